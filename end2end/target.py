@@ -4,6 +4,9 @@ import os
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+#: Variables with the program and the settings of the server under test, for tests that start others.
+OF_PROGRAM = ("OPENSANDBOX_TEST_SERVER_BINARY", "OPENSANDBOX_TEST_SERVER_CONFIG")
+
 
 @dataclass(frozen=True)
 class Target:

@@ -13,10 +13,10 @@ use crate::{
     frame::{DockContent, Frame, NotFound, PaletteContent},
     lazy::{Lazy, Part},
     login::LoginPage,
-    logs, metrics, overview, palette, preview, run,
+    logs, metrics, network, overview, palette, pools, preview, run,
     sandbox::{self, SandboxPage, TabRoutes},
     sandboxes::SandboxesPage,
-    settings, terminal,
+    settings, snapshots, templates, terminal,
 };
 
 /// All parts with a file of their own.
@@ -24,7 +24,7 @@ use crate::{
     not(feature = "hydrate"),
     expect(dead_code, reason = "the browser loads them")
 )]
-pub(crate) const PARTS: [Part; 16] = [
+pub(crate) const PARTS: [Part; 23] = [
     access::PART,
     create::PART,
     design::PART,
@@ -34,12 +34,19 @@ pub(crate) const PARTS: [Part; 16] = [
     files::PART,
     logs::PART,
     metrics::PART,
+    network::PART,
     overview::PART,
     palette::PART,
+    pools::PART,
+    pools::DETAIL,
     preview::PART,
     run::PART,
     sandbox::PART,
     settings::PART,
+    snapshots::PART,
+    snapshots::DETAIL,
+    templates::PART,
+    templates::DETAIL,
     terminal::PART,
 ];
 
@@ -63,6 +70,12 @@ pub fn App() -> impl IntoView {
                     <Route path=path!("") view=|| view! { <Lazy part=overview::PART /> } ssr=SsrMode::Async />
                     <Route path=path!("/sandboxes") view=SandboxesPage ssr=SsrMode::Async />
                     <Route path=path!("/create") view=|| view! { <Lazy part=create::PART /> } ssr=SsrMode::Async />
+                    <Route path=path!("/snapshots") view=|| view! { <Lazy part=snapshots::PART /> } ssr=SsrMode::Async />
+                    <Route path=path!("/snapshots/:id") view=|| view! { <Lazy part=snapshots::DETAIL /> } ssr=SsrMode::Async />
+                    <Route path=path!("/pools") view=|| view! { <Lazy part=pools::PART /> } ssr=SsrMode::Async />
+                    <Route path=path!("/pools/:id") view=|| view! { <Lazy part=pools::DETAIL /> } ssr=SsrMode::Async />
+                    <Route path=path!("/templates") view=|| view! { <Lazy part=templates::PART /> } ssr=SsrMode::Async />
+                    <Route path=path!("/templates/:id") view=|| view! { <Lazy part=templates::DETAIL /> } ssr=SsrMode::Async />
                     <Route path=path!("/access") view=|| view! { <Lazy part=access::PART /> } ssr=SsrMode::Async />
                     <Route path=path!("/events") view=|| view! { <Lazy part=events::PART /> } ssr=SsrMode::Async />
                     <Route path=path!("/settings") view=|| view! { <Lazy part=settings::PART /> } ssr=SsrMode::Async />

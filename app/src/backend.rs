@@ -3,13 +3,19 @@
 
 mod access;
 mod events;
+mod pools;
 mod settings;
+mod snapshots;
+mod templates;
 
 pub use access::{AccessBackend, access_backend};
 pub use events::{EventsBackend, events_backend};
+pub use pools::{NewPool, PoolBackend, pool_backend};
 pub use settings::{SettingsBackend, settings_backend};
+pub use snapshots::{SnapshotBackend, snapshot_backend};
+pub use templates::{TemplateBackend, template_backend};
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use leptos::prelude::use_context;
@@ -57,6 +63,13 @@ pub trait ConsoleBackend: Send + Sync {
     /// [`ConsoleError::Invalid`] and [`ConsoleError::Refused`].
     async fn create(&self, body: serde_json::Value) -> Result<SandboxId, ConsoleError>;
 
+    /// Refuses a form whose request is not worth sending because of these problems. Like
+    /// [`Self::create`] it is the end of an act, which is recorded as failed.
+    ///
+    /// # Errors
+    /// [`ConsoleError::Invalid`], always.
+    fn refuse_create(&self, problems: Vec<FieldError>) -> Result<SandboxId, ConsoleError>;
+
     /// What a copy of a sandbox begins with, also of one that is gone.
     ///
     /// # Errors
@@ -103,6 +116,16 @@ pub trait ConsoleBackend: Send + Sync {
     /// # Errors
     /// [`ConsoleError::NotFound`] and [`ConsoleError::Refused`].
     async fn resume(&self, id: &SandboxId) -> Result<(), ConsoleError>;
+
+    /// Sets labels of a sandbox, and deletes those without a value; the others stay.
+    ///
+    /// # Errors
+    /// [`ConsoleError::NotFound`], [`ConsoleError::Invalid`] and [`ConsoleError::Refused`].
+    async fn change_labels(
+        &self,
+        id: &SandboxId,
+        patch: BTreeMap<String, Option<String>>,
+    ) -> Result<(), ConsoleError>;
 
     /// The last lines that the entry point of a sandbox wrote.
     ///

@@ -230,6 +230,33 @@ pub fn focus_when_shown(id: impl AsRef<str> + 'static) {
     leptos::prelude::request_animation_frame(move || focus(id.as_ref()));
 }
 
+/// Focuses the element with this id once what was set until now is shown, if what had the focus is
+/// gone, or disabled.
+pub fn focus_if_lost(id: &'static str) {
+    let focus = move || {
+        let document = leptos::prelude::document();
+        let is_lost = document.active_element().is_none_or(|it| {
+            it.tag_name() == "BODY" || matches!(it.matches(":disabled"), Ok(true))
+        });
+        let found = document.get_element_by_id(id).filter(|_| is_lost);
+        if let Some(target) = found.and_then(|it| element(it.into())) {
+            let options = web_sys::FocusOptions::new();
+            // The router and the browser scroll to where a page is to be read.
+            options.set_prevent_scroll(id == MAIN);
+            let _ = target.focus_with_options(&options);
+        }
+    };
+    // Another page is shown a little later than its address.
+    let next_frame = move || leptos::prelude::request_animation_frame(focus);
+    leptos::prelude::request_animation_frame(next_frame);
+}
+
+/// Whether the page is in a tab of the browser that is not shown.
+#[must_use]
+pub fn is_hidden() -> bool {
+    leptos::prelude::document().hidden()
+}
+
 /// Whether the page has such an element.
 #[must_use]
 pub fn exists(selector: &str) -> bool {
@@ -239,6 +266,8 @@ pub fn exists(selector: &str) -> bool {
     )
 }
 
+/// Id of the element that the current page is in.
+pub const MAIN: &str = "main";
 /// Name in the tab's memory: whether the field of the filter is to be focused when the list opens.
 pub const FOCUS_FILTER: &str = "osb.filter";
 /// Name in the tab's memory: the row that had the focus last.
@@ -266,8 +295,7 @@ pub fn focus_step(selector: &str, step: i32) {
 pub fn return_to_row(selector: &str) {
     let document = leptos::prelude::document();
     let active = document.active_element();
-    let is_free =
-        active.is_none_or(|it| matches!(it.id().as_str(), "" | "main") && !is_control(&it));
+    let is_free = active.is_none_or(|it| matches!(it.id().as_str(), "" | MAIN) && !is_control(&it));
     let links = elements(selector);
     if let (true, Some(place)) = (is_free, remembered_place(&links)) {
         let _ = links[place].focus();
@@ -284,6 +312,15 @@ fn is_control(element: &web_sys::Element) -> bool {
 /// Remembers the row of a link that is about to be opened.
 pub fn remember_row(id: &str) {
     Memory::Tab.set(LAST_ROW, Some(id));
+}
+
+/// The value of `data-row-link` of the row that has the focus, or had it last, among the links that
+/// this selector finds.
+#[must_use]
+pub fn current_row(selector: &str) -> Option<String> {
+    let links = elements(selector);
+    let place = row_place(&links)?;
+    links.get(place)?.get_attribute("data-row-link")
 }
 
 fn elements(selector: &str) -> Vec<web_sys::HtmlElement> {
@@ -367,16 +404,28 @@ pub fn scroll_into_view(id: &str) {
     }
 }
 
-/// Clicks a link: the one in the focused row, else the first of the page.
-pub fn click_near_focus(selector: &str) {
-    let document = leptos::prelude::document();
-    let found = match focused_row() {
-        Some(row) => row.query_selector(selector),
-        None => document.query_selector(selector),
+/// Scrolls a bar sideways until the element in it that the selector finds is in view, by no more than
+/// needed and at once. The page stays where it is.
+pub fn scroll_inside(bar: &web_sys::HtmlElement, selector: &str) {
+    let found = bar.query_selector(selector).ok().flatten();
+    let Some(target) = found.and_then(|it| element(it.into())) else {
+        return;
     };
-    if let Some(link) = found.ok().flatten().and_then(|it| element(it.into())) {
-        link.click();
-    }
+    // Places in parts of a pixel.
+    let (within, it) = (
+        bar.get_bounding_client_rect(),
+        target.get_bounding_client_rect(),
+    );
+    let left = within.left() + f64::from(bar.client_left());
+    let right = left + f64::from(bar.client_width());
+    let by = if it.left() < left {
+        (it.left() - left).floor()
+    } else if it.right() > right {
+        (it.right() - right).ceil()
+    } else {
+        return;
+    };
+    bar.scroll_by_with_x_and_y(by, 0.0);
 }
 
 fn element(node: web_sys::Node) -> Option<web_sys::HtmlElement> {

@@ -1,7 +1,7 @@
-//! What is asked before sandboxes are deleted: the words, and the page that asks browsers without
-//! script. The others ask in a dialog.
+//! What is asked before sandboxes, snapshots and pools are deleted: the words, and the page that asks browsers
+//! without script. The others ask in a dialog.
 
-use osb_protocol::SandboxId;
+use osb_protocol::{SandboxId, lifecycle::TemplatePhase};
 
 /// What the delete of a sandbox does.
 pub const OF_ONE: &str =
@@ -19,6 +19,66 @@ pub fn question(count: usize) -> String {
     }
 }
 
+/// The question before a snapshot with this title is deleted.
+#[must_use]
+pub fn snapshot_question(title: &str) -> String {
+    format!("Delete the snapshot {title}?")
+}
+
+/// What the delete of a snapshot does. `users` are the sandboxes that were created from it, by their
+/// titles.
+#[must_use]
+pub fn of_snapshot(users: &str) -> String {
+    const DOES: &str = "Deletes the files that it keeps. This cannot be undone.";
+    match users {
+        "" => DOES.to_owned(),
+        users => format!(
+            "{DOES} Sandboxes that were created from it still need them: {users}. It is refused while they exist: no other sandbox can be created from it then, and it is deleted once they are gone."
+        ),
+    }
+}
+
+/// The question before a template with this title is deleted.
+#[must_use]
+pub fn template_question(title: &str) -> String {
+    format!("Delete the template {title}?")
+}
+
+/// What the delete of a template in this phase does. `users` are the sandboxes that were created from it,
+/// by their titles.
+#[must_use]
+pub fn of_template(phase: TemplatePhase, users: &str) -> String {
+    const DOES: &str = "Removes the name that its image has. This cannot be undone.";
+    if matches!(phase, TemplatePhase::Pending | TemplatePhase::Building) {
+        return "It is still being made: its build or its pull ends at once. This cannot be undone."
+            .to_owned();
+    }
+    match users {
+        "" => DOES.to_owned(),
+        users => format!(
+            "{DOES} Sandboxes that were created from it exist: {users}. It is refused if they still need the image: no other sandbox can be created from it then, and it is deleted once they are gone."
+        ),
+    }
+}
+
+/// The question before the pool of this name is deleted.
+#[must_use]
+pub fn pool_question(name: &str) -> String {
+    format!("Delete the pool {name}?")
+}
+
+/// What the delete of a pool does. So many of its sandboxes are claimed.
+#[must_use]
+pub fn of_pool(claimed: u32) -> String {
+    const DOES: &str = "The sandboxes that wait in it are removed.";
+    let stays = match claimed {
+        0 => "None of its sandboxes is claimed.".to_owned(),
+        1 => "The one that is claimed goes on until it is deleted or expires.".to_owned(),
+        count => format!("The {count} that are claimed go on until they are deleted or expire."),
+    };
+    format!("{DOES} {stays} Creates that name the pool are refused from then on.")
+}
+
 /// What the page asks about. The server provides it as context.
 #[derive(Clone, Debug)]
 pub enum Deletion {
@@ -26,6 +86,33 @@ pub enum Deletion {
     One(SandboxId, String),
     /// Several sandboxes, with their titles.
     Several(Vec<(SandboxId, String)>),
+    /// A snapshot.
+    Snapshot {
+        /// Its id.
+        id: String,
+        /// Its title.
+        title: String,
+        /// The sandboxes that were created from it, by their titles.
+        users: String,
+    },
+    /// A template.
+    Template {
+        /// Its id.
+        id: String,
+        /// Its title.
+        title: String,
+        /// Its phase.
+        phase: TemplatePhase,
+        /// The sandboxes that were created from it, by their titles.
+        users: String,
+    },
+    /// A pool.
+    Pool {
+        /// Its name.
+        name: String,
+        /// How many of its sandboxes are claimed.
+        claimed: u32,
+    },
 }
 
 #[cfg(feature = "ssr")]
@@ -33,10 +120,13 @@ mod page {
     use leptos::prelude::*;
     use leptos_meta::Title;
 
-    use super::{Deletion, OF_ONE, OF_SEVERAL, SandboxId, question};
+    use super::{
+        Deletion, OF_ONE, OF_SEVERAL, SandboxId, of_pool, of_snapshot, of_template, pool_question,
+        question, snapshot_question, template_question,
+    };
     use crate::{tab::Tab, ui::Icon};
 
-    /// Asks whether sandboxes are to be deleted.
+    /// Asks whether something is to be deleted.
     #[component]
     pub(crate) fn DeletionPage(deletion: Deletion) -> impl IntoView {
         let (title, text, action, back, yes) = match &deletion {
@@ -45,7 +135,7 @@ mod page {
                 let title = format!("Delete {name}?");
                 (
                     title,
-                    OF_ONE,
+                    OF_ONE.to_owned(),
                     format!("{page}/delete"),
                     page,
                     "Delete sandbox",
@@ -56,16 +146,54 @@ mod page {
                 let action = format!("{list}/bulk/delete");
                 (
                     question(all.len()),
-                    OF_SEVERAL,
+                    OF_SEVERAL.to_owned(),
                     action,
                     list,
                     "Delete selected",
                 )
             }
+            Deletion::Snapshot { id, title, users } => {
+                let page = format!("/console/snapshots/{id}");
+                (
+                    snapshot_question(title),
+                    of_snapshot(users),
+                    format!("{page}/delete"),
+                    page,
+                    "Delete snapshot",
+                )
+            }
+            Deletion::Template {
+                id,
+                title,
+                phase,
+                users,
+            } => {
+                let page = format!("/console/templates/{id}");
+                (
+                    template_question(title),
+                    of_template(*phase, users),
+                    format!("{page}/delete"),
+                    page,
+                    "Delete template",
+                )
+            }
+            Deletion::Pool { name, claimed } => {
+                let page = format!("/console/pools/{name}");
+                (
+                    pool_question(name),
+                    of_pool(*claimed),
+                    format!("{page}/delete"),
+                    page,
+                    "Delete pool",
+                )
+            }
         };
         let several = match deletion {
-            Deletion::One(..) => Vec::new(),
             Deletion::Several(all) => all,
+            Deletion::One(..)
+            | Deletion::Snapshot { .. }
+            | Deletion::Template { .. }
+            | Deletion::Pool { .. } => Vec::new(),
         };
         let line = |(id, name): &(SandboxId, String)| {
             let short = (id.short() != name).then(|| id.short().to_owned());
@@ -126,6 +254,74 @@ mod tests {
         let action = r#"action="/console/sandboxes/0b6c1f2e-aaaa/delete""#;
         assert!(html.contains(action), "{html}");
         assert!(!html.contains(r#"type="hidden""#), "{html}");
+    }
+
+    #[test]
+    fn a_snapshot_in_use_says_by_what() {
+        let deletion = |users: &str| Deletion::Snapshot {
+            id: "0b6c1f2e-aaaa".to_owned(),
+            title: "<b>a</b>".to_owned(),
+            users: users.to_owned(),
+        };
+        let html = page(deletion(""));
+        assert!(
+            html.contains("Delete the snapshot &lt;b&gt;a&lt;/b&gt;?"),
+            "{html}"
+        );
+        let action = r#"action="/console/snapshots/0b6c1f2e-aaaa/delete""#;
+        assert!(html.contains(action), "{html}");
+        assert!(!html.contains("still need them"), "{html}");
+        let html = page(deletion("web, api"));
+        assert!(html.contains("still need them: web, api."), "{html}");
+    }
+
+    #[test]
+    fn a_template_in_use_says_by_what() {
+        let deletion = |users: &str| Deletion::Template {
+            id: "tpl-0b6c1f2e".to_owned(),
+            title: "<b>a</b>".to_owned(),
+            phase: TemplatePhase::Succeeded,
+            users: users.to_owned(),
+        };
+        let html = page(deletion(""));
+        assert!(
+            html.contains("Delete the template &lt;b&gt;a&lt;/b&gt;?"),
+            "{html}"
+        );
+        let action = r#"action="/console/templates/tpl-0b6c1f2e/delete""#;
+        assert!(html.contains(action), "{html}");
+        assert!(!html.contains("exist:"), "{html}");
+        let html = page(deletion("web, api"));
+        assert!(html.contains("exist: web, api."), "{html}");
+    }
+
+    #[test]
+    fn a_template_in_the_making_says_that_this_ends() {
+        for phase in TemplatePhase::ALL {
+            let is_made = !matches!(phase, TemplatePhase::Pending | TemplatePhase::Building);
+            let text = of_template(phase, "");
+            assert_eq!(!text.contains("ends at once"), is_made, "{phase}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_pool_says_what_becomes_of_its_claimed_sandboxes() {
+        let html = |claimed| {
+            page(Deletion::Pool {
+                name: "python".to_owned(),
+                claimed,
+            })
+        };
+        for (claimed, part) in [
+            (0, "None of its sandboxes is claimed."),
+            (1, "The one that is claimed goes on"),
+            (2, "The 2 that are claimed go on"),
+        ] {
+            let html = html(claimed);
+            assert!(html.contains(part), "{html}");
+            let action = r#"action="/console/pools/python/delete""#;
+            assert!(html.contains(action), "{html}");
+        }
     }
 
     #[test]

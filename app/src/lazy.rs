@@ -9,11 +9,15 @@ use std::{
     future::Future,
     pin::Pin,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use leptos::{prelude::*, task::spawn_local, wasm_split::SplitLoaderError};
 
-use crate::ui::{AssetRoot, Icon};
+use crate::{
+    live::{Link, Live},
+    ui::{AssetRoot, Icon},
+};
 
 /// Why a part cannot be shown: its file was not loaded. The browser's console has the details.
 pub(crate) type LoadError = SplitLoaderError;
@@ -73,8 +77,16 @@ enum Progress {
     Failed,
 }
 
+/// Pauses before a part is loaded again that was not loaded although the server can be reached.
+const PAUSES: [Duration; 4] = [
+    Duration::from_secs(10),
+    Duration::from_secs(30),
+    Duration::from_secs(90),
+    Duration::from_secs(270),
+];
+
 /// Shows a part. While its code is loaded there is a placeholder, and a message with a way to try
-/// again when that fails.
+/// again when that fails. It is also tried again when the live connection is back.
 #[component]
 pub(crate) fn Lazy(part: Part) -> impl IntoView {
     let mut loading = (part.load)();
@@ -94,7 +106,10 @@ pub(crate) fn Lazy(part: Part) -> impl IntoView {
     let content = move || match progress.get() {
         Progress::Loading => view! { <Placeholder /> }.into_any(),
         Progress::Loaded => part.loaded_view(),
-        Progress::Failed => view! { <NotLoaded retry /> }.into_any(),
+        Progress::Failed => {
+            load_later(part, progress);
+            view! { <NotLoaded retry /> }.into_any()
+        }
     };
     content.into_any()
 }
@@ -108,6 +123,41 @@ fn follow(part: Part, loading: Loading<()>, progress: RwSignal<Progress>) {
         };
         // The signal is gone when the user went elsewhere.
         let _ = progress.try_set(end);
+    });
+}
+
+/// Loads a part again that was not loaded: once each time the live connection is back, whose attempts
+/// show when the server is, and a few times while it stands. Called where the message is rendered,
+/// and ends with it, so the message stays until the part is there.
+fn load_later(part: Part, progress: RwSignal<Progress>) {
+    let Some(live) = use_context::<Live>() else {
+        return;
+    };
+    let failures = RwSignal::new(0_usize);
+    let try_again = move || {
+        spawn_local(async move {
+            if (part.load)().await.is_err() {
+                let _ = failures.try_update(|failures| *failures += 1);
+            } else if progress.try_get_untracked() == Some(Progress::Failed) {
+                progress.set(Progress::Loaded);
+            }
+        });
+    };
+    // The value of an effect is what it returned before: whether the connection was away.
+    Effect::new(move |was_away: Option<bool>| {
+        let failures = failures.get();
+        if live.link.get() != Link::Live {
+            return true;
+        }
+        let pause = match was_away {
+            Some(true) => Some(Duration::ZERO),
+            _ => PAUSES.get(failures).copied(),
+        };
+        let timer = pause.and_then(|pause| set_timeout_with_handle(try_again, pause).ok());
+        if let Some(timer) = timer {
+            on_cleanup(move || timer.clear());
+        }
+        false
     });
 }
 
@@ -147,7 +197,7 @@ fn NotLoaded(retry: impl Fn() + 'static) -> impl IntoView {
         <section class="empty">
             <Icon name="triangle-alert" />
             <p role="alert">
-                "This part of the console could not be loaded. The server cannot be reached, or it was updated: then reload the page."
+                "This part of the console could not be loaded. It appears here when the server can be reached again. If the server was updated, reload the page."
             </p>
             <p class="choices">
                 <button type="button" class="button" on:click=move |_| retry()>

@@ -2,9 +2,9 @@
 
 use leptos::prelude::*;
 use leptos_meta::Title;
-use leptos_router::hooks::use_query_map;
 
 use crate::{
+    query_string::use_query,
     ui::Icon,
     view::{Notice, ServerInfo},
 };
@@ -15,7 +15,7 @@ use crate::{
 pub fn LoginPage() -> impl IntoView {
     let info = SharedValue::new(ServerInfo::of_request).into_inner();
     let notice = SharedValue::new(use_context::<Notice>).into_inner();
-    let next = move || use_query_map().read().get("next").unwrap_or_default();
+    let next = move || use_query().read().get("next").unwrap_or_default();
     let ServerInfo {
         version,
         runtime,

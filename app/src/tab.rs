@@ -3,7 +3,7 @@
 //! Routes, links, breadcrumb and keys follow from [`Tab::ALL`]. A new tab is a variant with its
 //! [`TabSpec`], and its view in `sandbox`.
 
-use leptos::prelude::RwSignal;
+use leptos::prelude::{Read, RwSignal};
 use leptos_router::AsPath;
 use osb_protocol::{Feature, FeatureSet, SandboxId};
 
@@ -12,6 +12,19 @@ use crate::view::SandboxDetail;
 /// The sandbox that the tabs show; its last state once it is gone.
 #[derive(Clone, Copy)]
 pub(crate) struct Current(pub(crate) RwSignal<SandboxDetail>);
+
+/// What is kept of a sandbox that ended, and where.
+const KEPT: &str = "Kept are how it ended and its settings (Overview), its commands (Run) and its entries \
+                    in Events & audit, as far as they were recorded.";
+
+impl Current {
+    /// Why a tab has nothing of a sandbox that ended, and what is kept; `None` while it exists. `lost`
+    /// says what is gone. Tracks changes.
+    pub(crate) fn of_ended(self, lost: &str) -> Option<String> {
+        let ended = self.0.read().ended?;
+        Some([ended.outcome.sentence(), " ", lost, " ", KEPT].concat())
+    }
+}
 
 /// A tab of a sandbox's page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +43,8 @@ pub enum Tab {
     Files,
     /// Its listening ports, and what they show.
     Preview,
+    /// Where it may connect to, and what it asked for.
+    Network,
     /// What happened to it, and its settings.
     Diagnostics,
 }
@@ -50,7 +65,7 @@ struct TabSpec {
 
 impl Tab {
     /// All tabs, in their order on the page.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Overview,
         Self::Terminal,
         Self::Files,
@@ -58,6 +73,7 @@ impl Tab {
         Self::Logs,
         Self::Metrics,
         Self::Preview,
+        Self::Network,
         Self::Diagnostics,
     ];
 
@@ -117,6 +133,14 @@ impl Tab {
                 icon: "globe",
                 needs_running: true,
                 feature: None,
+                key: None,
+            },
+            Self::Network => TabSpec {
+                segment: "network",
+                title: "Network",
+                icon: "network",
+                needs_running: true,
+                feature: Some(Feature::NetworkPolicy),
                 key: None,
             },
             Self::Diagnostics => TabSpec {
@@ -207,6 +231,40 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_sandbox_that_ended_is_not_said_to_be_unknown() {
+        use leptos::prelude::{Owner, Update};
+        use osb_protocol::WireTime;
+
+        use crate::{
+            ui::sample,
+            view::{Ended, Outcome},
+        };
+        Owner::new().with(|| {
+            let detail = SandboxDetail {
+                sandbox: sample::row("a", "Failed").sandbox,
+                stages: Vec::new(),
+                resources: Default::default(),
+                template: None,
+                log_tail: Vec::new(),
+                ended: None,
+            };
+            let current = Current(RwSignal::new(detail));
+            assert_eq!(current.of_ended("Its log is gone."), None);
+            let at = WireTime::from_unix_ms(0).unwrap();
+            current.0.update(|detail| {
+                let outcome = Outcome::Expired;
+                detail.ended = Some(Ended { outcome, at });
+            });
+            let words = current.of_ended("Its log is gone.").unwrap();
+            assert!(
+                words.starts_with("This sandbox expired. Its log is gone. Kept are"),
+                "{words}"
+            );
+            assert!(!words.contains("does not exist"), "{words}");
+        });
+    }
+
+    #[test]
     fn addresses_lead_back_to_their_tab() {
         let id = SandboxId::from("0b6c1f2e-aaaa");
         for tab in Tab::ALL {
@@ -238,7 +296,7 @@ mod tests {
         let segments: BTreeSet<_> = Tab::ALL.iter().map(|tab| tab.segment()).collect();
         assert_eq!(segments.len(), Tab::ALL.len());
         let keys: Vec<_> = Tab::ALL.iter().filter_map(|tab| tab.key()).collect();
-        let taken = ["/", "?", "c", "d", "j", "k", "x", "r", "p"];
+        let taken = ["/", "?", "c", "d", "j", "k", "x", "r", "p", "s"];
         let all: BTreeSet<_> = keys.iter().copied().chain(taken).collect();
         assert_eq!(all.len(), keys.len() + taken.len(), "{keys:?}");
         for tab in Tab::ALL {

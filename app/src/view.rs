@@ -1,18 +1,35 @@
 //! Data between server and browser, built on the wire types where they fit.
 
 mod access;
+mod bulk;
 mod events;
+mod original;
 mod overview;
+mod pools;
 mod settings;
+mod snapshots;
+mod templates;
 
 pub use access::{AccessView, AccountList, Answer, SessionEntry, UserEntry};
+pub use bulk::{BULK_MAX, BulkAct, BulkEnd, BulkResult, bulk_summary};
 pub use events::{EventsQuery, EventsView, PERIODS};
+pub use original::{Original, OriginalPolicy};
 pub use overview::{
-    Activity, EXPIRING_SECONDS, FailureGroup, Host, HourCount, Overview, Pulse, Readiness,
+    Activity, EXPIRING_SECONDS, FailureGroup, Host, HourCount, Overview, Pulse, Readiness, Split,
     TestSandbox,
 };
+pub use pools::{PoolDetail, PoolFailure, PoolNumbers, PoolRow, PoolState};
 pub use settings::{
     Check, CheckState, ConfigView, OperatorView, SettingView, SettingsView, StoreView, WebhookView,
+};
+pub use snapshots::{
+    Ancestor, Kin, OFFERED_MAX, OfferedSnapshots, SNAPSHOT_PAGE, SnapshotDetail, SnapshotList,
+    SnapshotRow, SnapshotTotals, SnapshotsQuery, USERS_NAMED, kin_names, snapshot_name,
+    snapshot_short, snapshot_title,
+};
+pub use templates::{
+    OfferedTemplates, TEMPLATE_PAGE, TemplateBuilds, TemplateDetail, TemplateList, TemplateOrigin,
+    TemplateRow, template_short,
 };
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -32,6 +49,10 @@ pub struct ServerInfo {
     pub version: String,
     /// Where sandboxes run: `docker`, `sim`, …
     pub runtime: String,
+    /// What keeps sandboxes further from the host's kernel than plain containers, in words, if anything
+    /// does.
+    #[serde(default)]
+    pub secure_runtime: Option<String>,
     /// What this runtime can do that not every runtime can: pages and fields follow from it.
     #[serde(default)]
     pub features: FeatureSet,
@@ -46,6 +67,15 @@ pub struct ServerInfo {
     /// Whether previews may have origins of their own, with storage.
     #[serde(default)]
     pub has_previews: bool,
+    /// Whether sandboxes whose request has no network policy get one of the server's.
+    #[serde(default)]
+    pub has_default_policy: bool,
+    /// Whether network policies are enforced for addresses, too, and not for names only.
+    #[serde(default)]
+    pub enforces_addresses: bool,
+    /// Whether the signed-in principal may have images of templates built.
+    #[serde(default)]
+    pub builds: TemplateBuilds,
     /// Who is signed in.
     #[serde(default)]
     pub identity: Option<Identity>,
@@ -60,8 +90,17 @@ impl ServerInfo {
     /// Whether the signed-in principal may change sandboxes. The server decides; pages only do not
     /// offer what it would refuse.
     pub(crate) fn may_change(&self) -> bool {
+        self.has_role(Role::Operator)
+    }
+
+    /// Whether the signed-in principal may read the audit trail.
+    pub(crate) fn may_read_trail(&self) -> bool {
+        self.has_role(Role::ServiceAdmin)
+    }
+
+    fn has_role(&self, least: Role) -> bool {
         let role = self.identity.as_ref().map(|identity| identity.role);
-        role.is_none_or(|role| role >= Role::Operator)
+        role.is_none_or(|role| role >= least)
     }
 }
 
@@ -73,6 +112,11 @@ pub(crate) fn offers_changes() -> bool {
     use_context::<ServerInfo>().is_none_or(|info| info.may_change())
 }
 
+/// Whether the page leads to the audit trail, see [`ServerInfo::may_read_trail`].
+pub(crate) fn offers_trail() -> bool {
+    use_context::<ServerInfo>().is_none_or(|info| info.may_read_trail())
+}
+
 /// One sandbox in the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxRow {
@@ -82,6 +126,9 @@ pub struct SandboxRow {
     /// The stage it is in while it is being made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
+    /// The tenant whose sandbox it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     /// How it ended, if it is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Ended>,
@@ -221,64 +268,6 @@ impl StateCounts {
     }
 }
 
-/// What is done to several sandboxes at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BulkAct {
-    /// Extends their lives to this moment. Longer ones stay.
-    Extend(WireTime),
-    /// Freezes them.
-    Pause,
-    /// Thaws them.
-    Resume,
-    /// Removes them.
-    Delete,
-}
-
-/// What a bulk action did, in one line. `done` is what it did to a sandbox, such as `paused`.
-#[must_use]
-pub fn bulk_summary<'a>(ends: impl Iterator<Item = &'a BulkEnd>, done: &str) -> String {
-    let (mut all, mut skipped, mut failed) = (0, 0, 0);
-    for end in ends {
-        all += 1;
-        match end {
-            BulkEnd::Done => {}
-            BulkEnd::Skipped(_) => skipped += 1,
-            BulkEnd::Failed(_) => failed += 1,
-        }
-    }
-    let mut text = format!("{} of {all} {done}", all - skipped - failed);
-    for (count, word) in [(skipped, "skipped"), (failed, "failed")] {
-        if count > 0 {
-            text.push_str(&format!(" · {count} {word}"));
-        }
-    }
-    text
-}
-
-/// Most sandboxes of one bulk action.
-pub const BULK_MAX: usize = 5_000;
-
-/// What a bulk action did to one sandbox.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BulkResult {
-    /// The sandbox.
-    pub id: SandboxId,
-    /// How it went.
-    pub end: BulkEnd,
-}
-
-/// How a bulk action went for one sandbox.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum BulkEnd {
-    /// It was done.
-    Done,
-    /// Nothing had to be done, for this reason.
-    Skipped(String),
-    /// It was not done, for this reason.
-    Failed(String),
-}
-
 /// Everything the page of one sandbox shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxDetail {
@@ -288,6 +277,9 @@ pub struct SandboxDetail {
     pub stages: Vec<Stage>,
     /// Resource limits as requested.
     pub resources: BTreeMap<String, String>,
+    /// Id of the template that it was created from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
     /// Last lines of its output, when it failed.
     #[serde(default)]
     pub log_tail: Vec<String>,
@@ -304,6 +296,9 @@ pub struct Diagnosis {
     pub events: Vec<DiagnosisEvent>,
     /// State and settings, as aligned lines.
     pub inspection: String,
+    /// The same and more as JSON: the sandbox as the API shows it, and its container.
+    #[serde(default)]
+    pub raw: serde_json::Value,
 }
 
 /// Something that happened to a sandbox.
@@ -389,24 +384,6 @@ pub struct HostImage {
     pub reference: String,
     /// Its size in bytes; 0 when it is not known.
     pub bytes: u64,
-}
-
-/// What another sandbox like this one would be created with.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Original {
-    /// Its image, unless it was made from something else.
-    pub image: Option<String>,
-    /// Its entry point.
-    pub entrypoint: Vec<String>,
-    /// Its resource limits as requested.
-    pub resources: BTreeMap<String, String>,
-    /// Its labels.
-    pub metadata: BTreeMap<String, String>,
-    /// The life that it was created for, in seconds; `None` for one without an end.
-    pub timeout: Option<i64>,
-    /// Names of the variables of its request, whose values stay on the server; `None` when they are
-    /// not known any more.
-    pub variables: Option<Vec<String>>,
 }
 
 /// Result of a create form.
@@ -521,7 +498,30 @@ pub fn in_seconds(seconds: i64) -> Result<WireTime, crate::error::ConsoleError> 
 
 #[cfg(test)]
 mod tests {
+    use osb_protocol::identity::PrincipalKind;
+
     use super::*;
+
+    #[test]
+    fn a_role_may_do_what_lesser_ones_may() {
+        let may = |role| {
+            let identity = Identity {
+                kind: PrincipalKind::User,
+                id: "1".to_owned(),
+                name: "zoe".to_owned(),
+                role,
+                tenant: None,
+            };
+            let info = ServerInfo {
+                identity: Some(identity),
+                ..ServerInfo::default()
+            };
+            (info.may_change(), info.may_read_trail())
+        };
+        assert_eq!(may(Role::ReadOnly), (false, false));
+        assert_eq!(may(Role::Operator), (true, false));
+        assert_eq!(may(Role::ServiceAdmin), (true, true));
+    }
 
     #[test]
     fn the_label_name_is_the_title_unless_it_is_empty() {

@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import type { Locator, Page } from "@playwright/test";
-import { expect, hydrated, logIn, test } from "./console";
+import { expect, hydrated, image, logIn, test } from "./console";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
@@ -35,11 +35,31 @@ for (const colorScheme of ["light", "dark"] as const) {
     });
 
     test("every page", async ({ page, sandbox, api, faults }) => {
-      test.setTimeout(300_000);
+      test.setTimeout(600_000);
       const failed = await api.create(["sh", "-c", "echo no; exit 1"], { name: "named" });
       const gone = await api.create(undefined, { name: "gone" });
       await api.remove(gone.id);
       await api.run(sandbox.id, `echo ${DOT} | base64 -d > /root/dot.gif`);
+      const policy = { egress: [{ action: "allow", target: "*.example.org" }] };
+      const limited = await api.create(undefined, { name: "limited" }, policy);
+      await api.run(limited.id, "getent hosts wanted.example || true");
+      const snapshot = await api.snapshot(sandbox.id, "before the update");
+      const { id: copy } = await api.createFrom(snapshot, { name: "copy" });
+      const paths: string[] = [];
+      if (await api.hasPools()) {
+        await api.pool("of-axe", 1);
+        const { id } = await api.claim("of-axe");
+        paths.push("/console/pools", "/console/pools/of-axe", "/console/pools/unknown", `/console/sandboxes/${id}`);
+      }
+      if (await api.hasTemplates()) {
+        const template = await api.template("of-axe");
+        const broken = { build: { dockerfile: `FROM ${image}\nRUN echo before; exit 7` } };
+        const failed = await api.template("broken", broken);
+        const { id } = await api.createFromTemplate(template, { name: "from-a-template" });
+        const list = "/console/templates";
+        paths.push(list, `${list}/${template}`, `${list}/${failed}`, `${list}/unknown`, `/console/sandboxes/${id}`);
+        paths.push(`/console/create?template=${template}`);
+      }
       await logIn(page);
       for (const path of [
         "/console",
@@ -49,6 +69,11 @@ for (const colorScheme of ["light", "dark"] as const) {
         "/console/sandboxes?state=Ended",
         "/console/create",
         `/console/create?from=${sandbox.id}`,
+        `/console/create?snapshot=${snapshot}`,
+        "/console/snapshots",
+        "/console/snapshots?name=nothing-is-called-this",
+        `/console/snapshots/${snapshot}`,
+        `/console/sandboxes/${copy}`,
         `/console/sandboxes/${sandbox.id}`,
         `/console/sandboxes/${failed.id}`,
         `/console/sandboxes/${sandbox.id}/terminal`,
@@ -56,6 +81,8 @@ for (const colorScheme of ["light", "dark"] as const) {
         `/console/sandboxes/${sandbox.id}/metrics?table=on`,
         `/console/sandboxes/${sandbox.id}/run`,
         `/console/sandboxes/${sandbox.id}/preview`,
+        `/console/sandboxes/${sandbox.id}/network`,
+        `/console/sandboxes/${limited.id}/network?propose=denied`,
         `/console/sandboxes/${sandbox.id}/files`,
         `/console/sandboxes/${sandbox.id}/files?path=/etc/hosts`,
         `/console/sandboxes/${sandbox.id}/files?path=/etc/hosts&as=bytes`,
@@ -68,7 +95,9 @@ for (const colorScheme of ["light", "dark"] as const) {
         "/console/settings?check=store",
         "/console/events",
         "/console/events?last=never&action=none",
+        "/console/snapshots/unknown",
         "/console/sandboxes/unknown",
+        ...paths,
       ]) {
         await page.goto(path);
         await hydrated(page);
@@ -90,6 +119,7 @@ for (const colorScheme of ["light", "dark"] as const) {
         }
       }
       await page.goto(`/console/sandboxes/${sandbox.id}/terminal`);
+      await hydrated(page);
       await page.getByRole("button", { name: "Keep in the dock" }).click();
       const dock = page.getByRole("region", { name: "Dock" });
       await dock.getByRole("button", { name: "Further shell in this sandbox" }).click();
@@ -113,6 +143,9 @@ for (const colorScheme of ["light", "dark"] as const) {
         ["syntax", list, () => page.locator(".syntax summary").click(), page.locator(".syntax .confirm-card")],
         ["selection", list, () => page.getByLabel("Select all on this page").check(), page.locator(".bulk")],
         ["event", `/console/events?sandbox=${sandbox.id}`, () => page.locator(".events summary").first().click(), page.locator(".events .confirm-card").first()],
+        ["snapshot", here, press("Snapshot"), page.getByRole("dialog", { name: /^Take a snapshot of/ })],
+        ["pool", "/console/pools", () => page.getByText("Add a pool").first().click(), page.getByLabel("Name", { exact: true })],
+        ["template", "/console/templates", () => page.getByText("Make a template").first().click(), page.getByLabel("Name", { exact: true })],
         ["header", here, () => page.getByRole("button", { name: "Delete", exact: true }).click(), page.getByRole("alertdialog")],
         ["folder", `${here}/files?path=/root/d`, press("New folder"), page.getByLabel("Name", { exact: true }).first()],
         ["rename", `${here}/files?path=/root/d`, press(/^Rename/), page.getByLabel("Mode (octal)")],

@@ -26,10 +26,28 @@ export class Api {
     return response;
   }
 
-  async create(entrypoint: string[] = ["tail", "-f", "/dev/null"], metadata = {}): Promise<Sandbox> {
+  async create(
+    entrypoint: string[] = ["tail", "-f", "/dev/null"],
+    metadata = {},
+    networkPolicy?: unknown,
+  ): Promise<Sandbox> {
     const response = await this.call("POST", "/sandboxes", {
       image: { uri: image },
       entrypoint,
+      timeout: 900,
+      resourceLimits: { cpu: "500m", memory: "256Mi" },
+      metadata: { suite: "browser", ...metadata },
+      networkPolicy,
+    });
+    const { id } = (await response.json()) as { id: string };
+    return { id, short: id.slice(0, 8) };
+  }
+
+  /** A sandbox from a snapshot. */
+  async createFrom(snapshotId: string, metadata = {}): Promise<Sandbox> {
+    const response = await this.call("POST", "/sandboxes", {
+      snapshotId,
+      entrypoint: ["tail", "-f", "/dev/null"],
       timeout: 900,
       resourceLimits: { cpu: "500m", memory: "256Mi" },
       metadata: { suite: "browser", ...metadata },
@@ -53,6 +71,146 @@ export class Api {
 
   async remove(id: string): Promise<void> {
     await this.call("DELETE", `/sandboxes/${id}`);
+  }
+
+  /** Takes a snapshot of a sandbox, and waits until it is ready; its id. */
+  async snapshot(id: string, name: string): Promise<string> {
+    const taken = await this.call("POST", `/sandboxes/${id}/snapshots`, { name });
+    const snapshot = (await taken.json()) as { id: string };
+    await expect.poll(() => this.stateOf(snapshot.id)).toBe("Ready");
+    return snapshot.id;
+  }
+
+  /** The state of a snapshot; nothing once it is gone. */
+  async stateOf(snapshot: string): Promise<string | undefined> {
+    const answer = await this.call("GET", `/snapshots/${snapshot}`);
+    if (answer.status === 404) return undefined;
+    return ((await answer.json()) as { status: { state: string } }).status.state;
+  }
+
+  /** Ids of all snapshots; none on a runtime without them. */
+  async snapshots(): Promise<string[]> {
+    const headers = { "OPEN-SANDBOX-API-KEY": key };
+    const answer = await fetch(`${this.url}/v1/snapshots?pageSize=200`, { headers });
+    if (!answer.ok) return [];
+    const { items } = (await answer.json()) as { items: { id: string }[] };
+    return items.map((item) => item.id);
+  }
+
+  /** Deletes a snapshot, once it is taken and the sandboxes that use it are gone. */
+  async forget(snapshot: string): Promise<void> {
+    const headers = { "OPEN-SANDBOX-API-KEY": key };
+    const remove = () => fetch(`${this.url}/v1/snapshots/${snapshot}`, { method: "DELETE", headers });
+    await expect.poll(async () => [204, 404].includes((await remove()).status)).toBe(true);
+  }
+
+  /** Adds a pool, and waits until this many sandboxes wait in it. */
+  async pool(name: string, ready: number, from = image): Promise<void> {
+    await this.call("POST", "/pools", {
+      name,
+      template: {
+        spec: {
+          containers: [
+            {
+              image: from,
+              command: ["tail", "-f", "/dev/null"],
+              env: [{ name: "TOKEN", value: "a-secret-of-the-pool" }],
+              resources: { limits: { cpu: "500m", memory: "256Mi" } },
+            },
+          ],
+        },
+      },
+      capacitySpec: { bufferMin: 1, bufferMax: 1, poolMin: 0, poolMax: 3 },
+    });
+    await expect.poll(() => this.readyIn(name), { timeout: 60_000 }).toBeGreaterThanOrEqual(ready);
+  }
+
+  /** How many sandboxes wait in a pool; nothing once it is gone. */
+  async readyIn(pool: string): Promise<number | undefined> {
+    const answer = await this.call("GET", `/pools/${pool}`);
+    if (answer.status === 404) return undefined;
+    return ((await answer.json()) as { status: { available: number } }).status.available;
+  }
+
+  /** A sandbox of a pool. */
+  async claim(pool: string, metadata = {}): Promise<Sandbox> {
+    const response = await this.call("POST", "/sandboxes", {
+      extensions: { poolRef: pool },
+      timeout: 900,
+      metadata: { suite: "browser", ...metadata },
+    });
+    const { id } = (await response.json()) as { id: string };
+    return { id, short: id.slice(0, 8) };
+  }
+
+  /** Whether the runtime of the server has pools. */
+  async hasPools(): Promise<boolean> {
+    const headers = { "OPEN-SANDBOX-API-KEY": key };
+    return (await fetch(`${this.url}/v1/pools`, { headers })).status !== 501;
+  }
+
+  /** Names of all pools; none on a runtime without them. */
+  async pools(): Promise<string[]> {
+    const headers = { "OPEN-SANDBOX-API-KEY": key };
+    const answer = await fetch(`${this.url}/v1/pools`, { headers });
+    if (!answer.ok) return [];
+    const { items } = (await answer.json()) as { items: { name: string }[] };
+    return items.map((item) => item.name);
+  }
+
+  /** Makes a template, and waits until it is made, or has failed; its id. */
+  async template(name: string, from: Record<string, unknown> = { image }): Promise<string> {
+    const made = await this.call("POST", "/templates", {
+      ...from,
+      publish: "local",
+      env: { TOKEN: "a-secret-of-the-template" },
+      resourceLimits: { cpu: "500m", memory: "256Mi" },
+      metadata: { name },
+    });
+    const { templateId } = (await made.json()) as { templateId: string };
+    const settled = async () => ["Succeeded", "Failed"].includes((await this.phaseOf(templateId)) ?? "");
+    await expect.poll(settled, { timeout: 60_000 }).toBe(true);
+    return templateId;
+  }
+
+  /** The phase of a template; nothing once it is gone. */
+  async phaseOf(template: string): Promise<string | undefined> {
+    const answer = await this.call("GET", `/templates/${template}`);
+    if (answer.status === 404) return undefined;
+    return ((await answer.json()) as { status: { phase: string } }).status.phase;
+  }
+
+  /** A sandbox from a template. */
+  async createFromTemplate(templateId: string, metadata = {}): Promise<Sandbox> {
+    const response = await this.call("POST", "/sandboxes", {
+      templateId,
+      timeout: 900,
+      metadata: { suite: "browser", ...metadata },
+    });
+    const { id } = (await response.json()) as { id: string };
+    return { id, short: id.slice(0, 8) };
+  }
+
+  /** Whether the runtime of the server has templates. */
+  async hasTemplates(): Promise<boolean> {
+    const headers = { "OPEN-SANDBOX-API-KEY": key };
+    return (await fetch(`${this.url}/v1/templates`, { headers })).status !== 501;
+  }
+
+  /** Ids of all templates; none on a runtime without them. */
+  async templates(): Promise<string[]> {
+    const headers = { "OPEN-SANDBOX-API-KEY": key };
+    const answer = await fetch(`${this.url}/v1/templates?pageSize=200`, { headers });
+    if (!answer.ok) return [];
+    const { items } = (await answer.json()) as { items: { templateId: string }[] };
+    return items.map((item) => item.templateId);
+  }
+
+  /** Deletes a template, once it is made and the sandboxes that use it are gone. */
+  async forgetTemplate(template: string): Promise<void> {
+    const headers = { "OPEN-SANDBOX-API-KEY": key };
+    const remove = () => fetch(`${this.url}/v1/templates/${template}`, { method: "DELETE", headers });
+    await expect.poll(async () => [204, 404].includes((await remove()).status)).toBe(true);
   }
 
   async mine(): Promise<string[]> {
@@ -79,6 +237,8 @@ function watch(context: BrowserContext, origin: string, faults: string[]): void 
       return;
     }
     if (networkChanged && message.text().includes("TypeError: Failed to fetch")) return;
+    // A page was left before its socket was open.
+    if (message.text().includes("WebSocket is closed before the connection is established")) return;
     if (message.type() === "error" || message.type() === "warning") {
       faults.push(`console ${message.type()}: ${message.text()}`);
     }
@@ -101,10 +261,24 @@ export const test = base.extend<{ api: Api; faults: string[]; sandbox: Sandbox }
   api: [
     async ({ baseURL }, use) => {
       const api = new Api(baseURL!);
-      const before = new Set(await api.mine());
+      const before = new Set([
+        ...(await api.mine()),
+        ...(await api.snapshots()),
+        ...(await api.pools()),
+        ...(await api.templates()),
+      ]);
       await use(api);
+      for (const name of await api.pools()) {
+        if (!before.has(name)) await api.call("DELETE", `/pools/${name}`);
+      }
       for (const id of await api.mine()) {
         if (!before.has(id)) await api.remove(id);
+      }
+      for (const id of await api.snapshots()) {
+        if (!before.has(id)) await api.forget(id);
+      }
+      for (const id of await api.templates()) {
+        if (!before.has(id)) await api.forgetTemplate(id);
       }
     },
     { auto: true },
@@ -124,6 +298,12 @@ export const test = base.extend<{ api: Api; faults: string[]; sandbox: Sandbox }
     await use(await api.create());
   },
 });
+
+/** Sets the expiry of a sandbox to that many seconds from now. */
+export async function renew(api: Api, id: string, seconds: number): Promise<void> {
+  const expiresAt = new Date(Date.now() + 1_000 * seconds).toISOString();
+  await api.call("POST", `/sandboxes/${id}/renew-expiration`, { expiresAt });
+}
 
 export async function logIn(page: Page, next = "/console/sandboxes"): Promise<void> {
   await page.goto(`/console/login?next=${encodeURIComponent(next)}`);
@@ -155,11 +335,11 @@ export async function type(page: Page, line: string): Promise<void> {
   await page.keyboard.press("Enter");
 }
 
-/** Moves the focus with the Tab key until this has it. */
-export async function tabTo(page: Page, target: Locator): Promise<void> {
+/** Moves the focus with the Tab key, or Shift+Tab, until this has it. */
+export async function tabTo(page: Page, target: Locator, press: "Tab" | "Shift+Tab" = "Tab"): Promise<void> {
   for (let step = 0; step < 120; step += 1) {
     if (await target.evaluate((it) => it === document.activeElement)) return;
-    await page.keyboard.press("Tab");
+    await page.keyboard.press(press);
   }
-  throw new Error("the Tab key does not lead there");
+  throw new Error(`${press} does not lead there`);
 }

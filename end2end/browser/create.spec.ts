@@ -154,6 +154,105 @@ test("each preset whose image is on this host makes a sandbox, by keyboard", asy
   }
 });
 
+test("a preset is chosen, named and started with keys alone, from the list on", async ({ page, api }) => {
+  await logIn(page, "/console/sandboxes");
+  await hydrated(page);
+  await page.keyboard.press("c");
+  await expect(page).toHaveURL(/\/console\/create$/);
+  const preset = page.locator(".preset").filter({ has: page.locator('[data-mark="here"]') }).first();
+  await tabTo(page, preset);
+  await page.keyboard.press("Enter");
+  await expect(preset).toHaveAttribute("aria-current", "true");
+  await tabTo(page, page.getByLabel("Name", { exact: true }));
+  await page.keyboard.type("by-keys");
+  await tabTo(page, page.getByLabel("Lifetime"));
+  await page.keyboard.type("10");
+  await expect(page.getByLabel("Lifetime")).toHaveValue("600");
+  await tabTo(page, page.getByLabel("Label name").last());
+  await page.keyboard.type("suite");
+  await page.keyboard.press("Tab");
+  await page.keyboard.type("browser");
+  await tabTo(page, page.getByRole("button", { name: "Create", exact: true }));
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/\/console\/sandboxes\/[0-9a-f-]{36}$/);
+  await expect(page.getByRole("heading", { level: 1 })).toHaveText("by-keys");
+  await expect(page.locator(".page-head")).toContainText("Running");
+  expect(await api.mine()).toContain(page.url().split("/").pop());
+});
+
+test("a form that was not sent survives navigation, Back and a reload, without secrets", async ({ page }) => {
+  await logIn(page, "/console/create");
+  await hydrated(page);
+  const name = page.getByLabel("Name", { exact: true });
+  const rail = page.getByRole("navigation", { name: "Main" });
+  const leave = () => rail.getByRole("link", { name: "Sandboxes" }).click();
+  const note = page.locator(".unsent");
+  await name.fill("drafted");
+  await page.getByLabel("Image").fill(image);
+  await page.getByLabel("Entry point", { exact: true }).fill("sh -c 'exit 1'");
+  await page.getByLabel("Lifetime").selectOption("3600");
+  await page.getByLabel("Variable name").fill("TOKEN");
+  await page.getByLabel("Value of TOKEN").fill("hunter2");
+  await addLabel(page, "team", "drafts");
+  await expect(note).toHaveCount(0);
+  await leave();
+  await expect(page).toHaveURL(/\/console\/sandboxes$/);
+  const isThere = async () => {
+    await expect(note).toContainText("Type again what is not kept: the values of TOKEN.");
+    await expect(name).toHaveValue("drafted");
+    await expect(page.getByLabel("Image")).toHaveValue(image);
+    await expect(page.getByLabel("Entry point", { exact: true })).toHaveValue("sh -c 'exit 1'");
+    await expect(page.getByLabel("Lifetime")).toHaveValue("3600");
+    await expect(page.getByLabel("Value of team")).toHaveValue("drafts");
+    await expect(page.getByLabel("Value of TOKEN")).toHaveValue("");
+  };
+  await page.goBack();
+  await isThere();
+  expect(await page.evaluate(() => JSON.stringify({ ...sessionStorage }))).not.toContain("hunter2");
+  await leave();
+  await rail.getByRole("link", { name: "Create" }).click();
+  await isThere();
+  await page.reload();
+  await hydrated(page);
+  await isThere();
+  // A value that was lost does not become an empty one.
+  await name.press("Enter");
+  const summary = page.getByRole("region", { name: "The sandbox was not created" });
+  await expect(summary).toContainText("The value of TOKEN was not kept: type it again, or delete TOKEN.");
+  await expect(page).toHaveURL(/\/console\/create$/);
+  await page.getByLabel("Value of TOKEN").fill("hunter2");
+  await expect(page.locator("#env-problem")).toBeEmpty();
+  await note.getByRole("button", { name: "Discard draft" }).press("Enter");
+  await expect(note).toHaveCount(0);
+  await expect(name).toBeFocused();
+  await expect(name).toHaveValue("");
+  await expect(page.getByLabel("Image")).toHaveValue("");
+  await expect(page.getByLabel("Value of team")).toHaveCount(0);
+  await leave();
+  await page.goBack();
+  await expect(name).toHaveValue("");
+  await expect(note).toHaveCount(0);
+});
+
+test("a form that was sent is no draft any more, and a preset keeps the rest of one", async ({ page }) => {
+  await logIn(page, "/console/create");
+  await hydrated(page);
+  const name = page.getByLabel("Name", { exact: true });
+  await name.fill("kept");
+  await page.goto("/console/create?preset=debian");
+  await hydrated(page);
+  await expect(name).toHaveValue("kept");
+  await expect(page.getByLabel("Image")).toHaveValue("debian:bookworm-slim");
+  await page.getByLabel("Image").fill(image);
+  await addLabel(page, "suite", "browser");
+  await name.press("Enter");
+  await expect(page).toHaveURL(/\/console\/sandboxes\/[0-9a-f-]{36}$/);
+  await page.goto("/console/create");
+  await hydrated(page);
+  await expect(name).toHaveValue("");
+  await expect(page.locator(".unsent")).toHaveCount(0);
+});
+
 test("variables are typed in rows or as text, and neither loses one", async ({ page }) => {
   await logIn(page, "/console/create");
   await hydrated(page);
@@ -260,4 +359,124 @@ test("the code has four languages, chosen with the arrow keys", async ({ page })
   }
   await page.getByLabel("Name", { exact: true }).fill("it's");
   await expect(code.locator("pre:visible")).toContainText('"name": "it\'s"');
+});
+
+test("the request is edited as JSON, which fills the form in", async ({ page, api }) => {
+  await logIn(page, "/console/create?preset=debian");
+  await hydrated(page);
+  const part = (title: string) => page.locator("details.advanced").filter({ has: page.getByText(title, { exact: true }) });
+  await part("As JSON").locator("summary").press("Enter");
+  const json = page.getByLabel("The request as JSON");
+  // It follows the form until it is edited.
+  await page.getByLabel("Name", { exact: true }).fill("from-json");
+  await expect(json).toHaveValue(/"name": "from-json"/);
+  await json.fill('{"image": "debian"}');
+  const fill = page.getByRole("button", { name: "Fill the form in" });
+  await fill.press("Enter");
+  await expect(page.locator("#json-problem")).toContainText("image has to be an object");
+  await json.fill('{"image": {"uri": "a"}, "metadata": {"name": " b "}}');
+  await fill.press("Enter");
+  await expect(page.locator("#json-problem")).toContainText("cannot have this as it is written: metadata.name.");
+  await expect(json).toBeFocused();
+  await expect(page.getByLabel("Name", { exact: true })).toHaveValue("from-json");
+  // A field that cannot be read is not in the JSON, which therefore does not replace the form.
+  const entrypoint = page.getByLabel("Entry point", { exact: true });
+  const before = await entrypoint.inputValue();
+  await page.getByRole("button", { name: "Discard the changes" }).press("Enter");
+  await entrypoint.fill("sh -c 'not closed");
+  await expect(json).not.toHaveValue(/entrypoint/);
+  await json.fill('{"image": {"uri": "other"}}');
+  await expect(page.locator("#json-problem")).toContainText("would be lost: Entry point.");
+  await expect(fill).toHaveAttribute("aria-disabled", "true");
+  await fill.press("Enter");
+  await expect(entrypoint).toHaveValue("sh -c 'not closed");
+  // The text lacks it also when it is mended since.
+  await entrypoint.fill(before);
+  await expect(page.locator("#json-problem")).toContainText("would be lost: Entry point.");
+  await page.getByRole("button", { name: "Discard the changes" }).press("Enter");
+  await expect(json).toHaveValue(/entrypoint/);
+  await expect(page.locator("#json-problem")).toBeEmpty();
+  const request = {
+    image: { uri: image, auth: { username: "zoe", password: "xyzzy-plugh" } },
+    entrypoint: ["sh", "-c", "exec tail -f /dev/null"],
+    timeout: 900,
+    resourceLimits: { cpu: "500m", memory: "256Mi" },
+    env: { A: "1", B: "x=y" },
+    metadata: { suite: "browser", name: "made-from-json" },
+    extensions: { "access.renew.extend.seconds": "600" },
+    platform: { os: "plan9", arch: "amd64" },
+  };
+  await json.fill(JSON.stringify(request));
+  await fill.press("Enter");
+  await expect(page.getByLabel("Name", { exact: true })).toHaveValue("made-from-json");
+  await expect(page.locator("#json-done")).toContainText("No field has platform: see Further members.");
+  await expect(page.getByLabel("Entry point", { exact: true })).toHaveValue("sh -c 'exec tail -f /dev/null'");
+  await expect(page.getByLabel("Lifetime")).toHaveValue("other");
+  await expect(page.getByLabel("Time to live")).toHaveValue("900s");
+  await expect(page.getByLabel("Value of B")).toHaveValue("x=y");
+  await expect(page.getByLabel("Value of suite")).toHaveValue("browser");
+  // No code has the password.
+  const code = page.getByRole("complementary", { name: "Equivalent code" });
+  await expect(code).toContainText("REGISTRY_PASSWORD");
+  await expect(code).not.toContainText("xyzzy-plugh");
+  await expect(json).toHaveValue(/REGISTRY_PASSWORD/);
+  // What has no field is checked by the server's rules, and its part is unfolded.
+  const more = page.getByLabel("Further members");
+  await expect(page.locator("#more-problem")).toContainText(/platform/);
+  await expect(more).toBeVisible();
+  await expect(more).toHaveValue(/plan9/);
+  await expect(page.getByLabel("Registry password")).toHaveValue("xyzzy-plugh");
+  await page.getByLabel("Registry user").fill("");
+  await page.getByLabel("Registry password").fill("");
+  await more.fill("");
+  await expect(page.locator("#more-problem")).toBeEmpty();
+  await page.getByRole("button", { name: "Create", exact: true }).press("Enter");
+  await expect(page).toHaveURL(/\/console\/sandboxes\/[0-9a-f-]{36}$/);
+  await expect(page.locator(".toast")).toContainText("made-from-json is being created");
+  const made = await (await api.call("GET", `/sandboxes/${page.url().split("/").pop()!}`)).json();
+  expect(made.metadata).toEqual(request.metadata);
+  expect(made.entrypoint).toEqual(request.entrypoint);
+});
+
+test("advanced fields are folded, and a mistake unfolds them", async ({ page, api }) => {
+  await logIn(page, "/console/create?preset=debian");
+  await hydrated(page);
+  const advanced = page.locator("details.advanced").filter({ has: page.getByText("Advanced", { exact: true }) });
+  await expect(page.getByLabel("Registry user")).toBeHidden();
+  await page.getByLabel("Image").fill(image);
+  await page.getByLabel("Label name").last().fill("suite");
+  await page.getByLabel("Value of suite").fill("browser");
+  await advanced.locator("summary").press("Enter");
+  await page.getByLabel("Registry user").fill("zoe");
+  await page.getByLabel("Extension name").fill("access.renew.extend.seconds");
+  await page.getByLabel("Value of access.renew.extend.seconds").fill("soon");
+  await advanced.locator("summary").press("Enter");
+  await expect(page.getByLabel("Registry user")).toBeHidden();
+  await page.getByRole("button", { name: "Create", exact: true }).press("Enter");
+  const summary = page.getByRole("region", { name: "The sandbox was not created" });
+  await expect(summary).toContainText("Registry");
+  await expect(summary).toContainText("Extensions");
+  await expect(page.getByLabel("Registry user")).toBeVisible();
+  await summary.getByRole("link", { name: "Extensions" }).press("Enter");
+  await expect(page.getByLabel("Value of access.renew.extend.seconds")).toBeVisible();
+  await page.getByLabel("Value of access.renew.extend.seconds").fill("600");
+  await page.getByLabel("Registry user").fill("");
+  await expect(page.locator("#extensions-problem")).toBeEmpty();
+  await page.getByRole("button", { name: "Create", exact: true }).press("Enter");
+  await expect(page).toHaveURL(/\/console\/sandboxes\/[0-9a-f-]{36}$/);
+  expect(await api.mine()).toContain(page.url().split("/").pop());
+});
+
+test("a copy keeps the line breaks of a command", async ({ page, api }) => {
+  const script = "cat > /tmp/x <<'END'\none\ntwo\nEND\nexec tail -f /dev/null";
+  const { id } = await api.create(["bash", "-c", script]);
+  await logIn(page, `/console/create?from=${id}`);
+  await hydrated(page);
+  await expect(page.getByLabel("Entry point")).toHaveValue(/\none\ntwo\nEND\n/);
+  await page.getByRole("button", { name: "Create", exact: true }).click();
+  await expect(page).toHaveURL(/\/console\/sandboxes\/[0-9a-f-]{36}$/);
+  const copy = page.url().split("/").pop()!;
+  await expect(page.locator(".page-head")).toContainText("Running");
+  const made = (await (await api.call("GET", `/sandboxes/${copy}`)).json()) as { entrypoint: string[] };
+  expect(made.entrypoint).toEqual(["bash", "-c", script]);
 });

@@ -1,7 +1,7 @@
 // Why a create failed: the list and the sandbox's page name the reason and what to do, in open pages.
 
 import type { Page } from "@playwright/test";
-import { type Api, expect, hydrated, image, key, logIn, test } from "./console";
+import { type Api, expect, hydrated, image, key, logIn, tabTo, test } from "./console";
 
 /** Watches the list and, once there is one, the page of a sandbox; neither is ever reloaded. */
 async function expectReason(
@@ -51,6 +51,39 @@ test("an image that cannot be pulled", async ({ page, api }) => {
   await ask(api, "no-image", { image: { uri: "no-such-registry.invalid/no/such:image" } });
   const reason = /no-such-registry\.invalid\/no\/such:image cannot be pulled/;
   await expectReason(page, "no-image", reason, reason, /Check the registry's name/);
+});
+
+test("an image that cannot be pulled, asked for and read about with keys alone", async ({ page }) => {
+  await logIn(page, "/console/sandboxes");
+  await hydrated(page);
+  await page.keyboard.press("c");
+  await expect(page).toHaveURL(/\/console\/create$/);
+  await tabTo(page, page.getByLabel("Name", { exact: true }));
+  await page.keyboard.type("no-image-by-keys");
+  await tabTo(page, page.getByLabel("Image"));
+  await page.keyboard.type("no-such-registry.invalid/no/such:image");
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/\/console\/sandboxes\/[0-9a-f-]{36}$/);
+  const main = page.locator("#main");
+  const reason = /no-such-registry\.invalid\/no\/such:image cannot be pulled/;
+  await expect(main).toContainText("This sandbox could not be created.");
+  await expect(main).toContainText(reason);
+  await expect(main).toContainText(/Check the registry's name/);
+  const tabs = page.getByRole("navigation", { name: "Parts of this sandbox" });
+  await tabTo(page, tabs.getByRole("link", { name: "Diagnostics" }));
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/\/diagnostics$/);
+  await expect(main).toContainText(reason);
+  await page.keyboard.press("l");
+  await expect(page).toHaveURL(/\/logs$/);
+  await expect(main).toContainText("Its log is not kept.");
+  // From the list of what ended, too.
+  await page.keyboard.press("/");
+  await expect(page.getByRole("searchbox")).toBeFocused();
+  await page.keyboard.type("no-image-by-keys");
+  await tabTo(page, page.getByRole("link", { name: /^Ended \d/ }));
+  await page.keyboard.press("Enter");
+  await expect(page.getByRole("row").filter({ hasText: "no-image-by-keys" }).first()).toContainText(reason);
 });
 
 test("a program that needs more memory than it may have", async ({ page, api }) => {

@@ -168,6 +168,10 @@ test("an invalid port is reported at its field, without the previous address", a
   await hydrated(page);
   const endpoints = page.getByRole("region", { name: "Endpoints" });
   const addresses = endpoints.locator(".addresses");
+  // No program listens, and execd is not what a user looks for.
+  await expect(endpoints).toContainText("No program listens on a TCP port.");
+  await expect(endpoints.locator(".no-endpoint")).toContainText("Type the port of a program");
+  await page.getByLabel("Port").fill("44772");
   await expect(addresses).toContainText("/proxy/44772");
   for (const wrong of ["0", "70000", "abc", ""]) {
     await page.getByLabel("Port").fill(wrong);

@@ -1,7 +1,7 @@
 // The list: the filter's language, actions on several rows, sandboxes that ended, and keys.
 
 import type { Page } from "@playwright/test";
-import { expect, hydrated, image, key, logIn, row, tabTo, test } from "./console";
+import { expect, hydrated, image, key, logIn, renew, row, tabTo, test } from "./console";
 
 const rows = (page: Page) => page.locator("table.list tbody tr");
 
@@ -26,6 +26,11 @@ test("a query finds one sandbox, and a word that is not understood is named", as
   await expect(row(page, other)).toBeVisible();
   await field.fill("suite=browser ttl<10x");
   await expect(page.locator("#filter-problems")).toContainText("10x is no time");
+  await field.fill(`suite=browser "needle`);
+  await expect(page.locator("#filter-problems")).toContainText(`"needle is read to its end: a quote is not closed`);
+  await expect(rows(page)).toHaveCount(1);
+  await field.fill(`suite=browser "needle"`);
+  await expect(page.locator("#filter-problems")).toBeEmpty();
   await page.locator("summary").filter({ hasText: "?" }).click();
   const syntax = page.locator(".syntax .confirm-card");
   await expect(syntax).toContainText("label.team=a");
@@ -74,7 +79,7 @@ test("what ended is listed with the reason and leads to its page", async ({ page
   await api.remove(gone.id);
   await expect(row(page, gone)).toContainText("Deleted");
   await expect(row(page, gone)).toContainText("It was deleted by request.");
-  await expect(page.getByRole("link", { name: /^Ended/ })).toHaveAttribute("aria-current", "true");
+  await expect(page.getByRole("link", { name: /^Ended \d/ })).toHaveAttribute("aria-current", "true");
   await row(page, gone).getByRole("link", { name: "was-here" }).click();
   await expect(page.locator("#main")).toContainText("This sandbox was deleted.");
   await expect(page.locator("#main")).toContainText("tail -f /dev/null");
@@ -86,21 +91,22 @@ test("what ended is listed with the reason and leads to its page", async ({ page
   await expect(row(page, gone)).toHaveCount(0);
 });
 
-test("twenty sandboxes are extended at once by keyboard, and one that fails does not stop the others", async ({ page, api }) => {
+test("twenty sandboxes are extended at once with keys alone, and one that fails does not stop the others", async ({ page, api }) => {
   test.slow();
   const all = await Promise.all(Array.from({ length: 20 }, () => api.create(undefined, { team: "twenty" })));
   await logIn(page, "/console/sandboxes?q=label.team%3Dtwenty");
   await hydrated(page);
   await expect(rows(page)).toHaveCount(20);
   // The page does not learn that one is gone.
-  await page.getByTitle("Pause live updates").click();
+  await tabTo(page, page.getByTitle("Pause live updates"));
+  await page.keyboard.press("Enter");
+  await expect(page.getByTitle("Resume live updates")).toBeVisible();
   await api.remove(all[7].id);
   await expect.poll(() => api.mine()).not.toContain(all[7].id);
   await tabTo(page, page.getByLabel("Select all on this page"));
   await page.keyboard.press("Space");
   await expect(page.locator(".bulk")).toContainText("20 selected");
-  await page.locator("h1").click();
-  await tabTo(page, page.getByLabel("New time to live"));
+  await tabTo(page, page.getByLabel("New time to live"), "Shift+Tab");
   await page.keyboard.type("4");
   await expect(page.getByLabel("New time to live")).toHaveValue("14400");
   await tabTo(page, page.getByRole("button", { name: "Extend", exact: true }));
@@ -108,17 +114,54 @@ test("twenty sandboxes are extended at once by keyboard, and one that fails does
   const results = page.locator(".bulk-results");
   await expect(results).toContainText("19 of 20 extended · 1 failed");
   await expect(results.getByRole("listitem").first()).toContainText("This sandbox does not exist.");
-  await page.getByTitle("Resume live updates").click();
+  await expect(results.locator("summary")).toBeFocused();
+  // The one that failed is read, and what was said goes away.
+  await tabTo(page, results.getByRole("button", { name: "Dismiss the results" }));
+  await page.keyboard.press("Enter");
+  await expect(results).toBeEmpty();
+  await tabTo(page, page.getByTitle("Resume live updates"), "Shift+Tab");
+  await page.keyboard.press("Enter");
   await expect(rows(page)).toHaveCount(19);
   for (const line of await rows(page).all()) await expect(line).toContainText("3 h");
-  // A longer life is skipped and reported.
-  await row(page, all[0]).getByRole("checkbox").check();
-  await page.getByLabel("New time to live").selectOption("900");
-  await page.getByRole("button", { name: "Extend", exact: true }).click();
-  await expect(results).toContainText("0 of 1 extended · 1 skipped");
+});
+
+test("the time for several lengthens each life, and who lives longer is counted and skipped", async ({ page, api }) => {
+  const [long, short] = [await api.create(undefined, { team: "lives" }), await api.create(undefined, { team: "lives" })];
+  await renew(api, long.id, 3 * 3_600);
+  await logIn(page, "/console/sandboxes?q=label.team%3Dlives");
+  await hydrated(page);
+  await expect(row(page, long)).toContainText("2 h");
+  const bulk = page.getByRole("form", { name: "Selected sandboxes" });
+  const time = bulk.getByLabel("New time to live");
+  await row(page, short).getByRole("checkbox").check();
+  await expect(time).toHaveValue("1800");
+  await row(page, long).getByRole("checkbox").check();
+  await expect(time).toHaveValue("14400");
+  await time.selectOption("900");
+  await expect(bulk).toContainText("1 lives longer: Extend skips it");
+  await time.selectOption("3600");
+  await bulk.getByRole("button", { name: "Extend", exact: true }).click();
+  const results = page.locator(".bulk-results");
+  await expect(results).toContainText("1 of 2 extended · 1 skipped");
+  await expect(results.getByRole("listitem").first()).toContainText("it lives until");
+  await expect(row(page, long)).toContainText("2 h");
+  await expect(row(page, short)).toContainText("59 min");
   await results.getByRole("button", { name: "Dismiss the results" }).click();
   await expect(results).toBeEmpty();
-  await expect(row(page, all[0])).toContainText("3 h");
+});
+
+test("a row of a sandbox that failed counts no time until an expiry", async ({ page, api }) => {
+  const failed = await api.create(["sh", "-c", "exit 3"], { team: "over" });
+  await logIn(page, "/console/sandboxes?q=label.team%3Dover");
+  await hydrated(page);
+  await expect(row(page, failed)).toContainText("Failed");
+  for (const width of [1280, 390]) {
+    await page.setViewportSize({ width, height: 844 });
+    const cell = row(page, failed).locator(".c-expires");
+    await expect(cell).toHaveText("");
+    const before = await cell.evaluate((it) => getComputedStyle(it, "::before").content);
+    expect([width, before]).toEqual([width, "none"]);
+  }
 });
 
 test("rows are selected, extended and deleted with keys alone", async ({ page, api }) => {
@@ -148,6 +191,38 @@ test("rows are selected, extended and deleted with keys alone", async ({ page, a
   await expect(page.getByRole("searchbox")).toBeFocused();
 });
 
+test("keys open the tabs of the current row, and of the page while one of its rows has the focus", async ({ page, api }) => {
+  const one = await api.create(undefined, { team: "tab-keys" });
+  await logIn(page, "/console/sandboxes?q=label.team%3Dtab-keys");
+  await hydrated(page);
+  await expect(rows(page)).toHaveCount(1);
+  await page.keyboard.press("?");
+  const help = page.getByRole("dialog", { name: "Keyboard" });
+  const tabs = { l: "logs", f: "files", m: "metrics", t: "terminal" };
+  for (const [shortcut, tab] of Object.entries(tabs)) {
+    await expect(help.locator("dt", { hasText: new RegExp(`^${shortcut}$`) })).toHaveCount(1);
+    await expect(help).toContainText(`Its ${tab}`);
+  }
+  await page.keyboard.press("Escape");
+  await expect(help).toBeHidden();
+  // No row is current yet.
+  await page.keyboard.press("l");
+  await page.keyboard.press("j");
+  await expect(page).toHaveURL(/team(%3D|=)tab-keys/);
+  const link = page.locator("[data-row-link]");
+  for (const [shortcut, tab] of Object.entries(tabs)) {
+    await expect(link).toBeFocused();
+    await page.keyboard.press(shortcut);
+    await expect(page).toHaveURL(new RegExp(`/console/sandboxes/${one.id}/${tab}$`));
+    await page.goBack();
+  }
+  await page.goto(`/console/sandboxes/${one.id}/files`);
+  await hydrated(page);
+  await page.locator("tr [data-row-link]").first().focus();
+  await page.keyboard.press("m");
+  await expect(page).toHaveURL(new RegExp(`/console/sandboxes/${one.id}/metrics$`));
+});
+
 test("columns are sorted by their titles, in the URL", async ({ page, api }) => {
   const b = await api.create(undefined, { name: "b-sorted", team: "sorted" });
   await api.create(undefined, { name: "a-sorted", team: "sorted" });
@@ -164,6 +239,32 @@ test("columns are sorted by their titles, in the URL", async ({ page, api }) => 
   await page.reload();
   await hydrated(page);
   await expect(rows(page).first()).toContainText(b.short);
+});
+
+test("what ended is sorted by the titles of its columns, in the URL", async ({ page, api }) => {
+  const made = [];
+  for (const name of ["b-gone", "a-gone"]) {
+    const one = await api.create(undefined, { name, team: "sorted-ended" });
+    await api.remove(one.id);
+    await expect.poll(async () => (await api.call("GET", `/sandboxes/${one.id}`)).status).toBe(404);
+    made.push(one);
+  }
+  await logIn(page, "/console/sandboxes?state=Ended&q=label.team%3Dsorted-ended");
+  await hydrated(page);
+  await expect(rows(page)).toHaveCount(2);
+  const title = (name: string) => page.getByRole("columnheader", { name });
+  await expect(title("Ended")).toHaveAttribute("aria-sort", "ascending");
+  await expect(rows(page).first()).toContainText("a-gone");
+  await title("Ended").getByRole("link").click();
+  await expect(rows(page).first()).toContainText("b-gone");
+  await title("Sandbox").getByRole("link").click();
+  await expect(page).toHaveURL(/sort=name/);
+  await expect(rows(page).first()).toContainText("a-gone");
+  await title("Sandbox").getByRole("link").click();
+  await expect(rows(page).first()).toContainText(made[0].short);
+  await page.reload();
+  await expect(title("Sandbox")).toHaveAttribute("aria-sort", "descending");
+  await expect(rows(page).first()).toContainText("b-gone");
 });
 
 test("a sandbox that does not exist is not found", async ({ page, faults }) => {
@@ -201,7 +302,22 @@ test("a viewer sees the actions of a row with the reason", async ({ page, api, s
       await expect(button).toHaveAccessibleDescription(/Your role may look/);
       await button.press("Enter");
     }
+    const head = page.locator(".page-head").getByRole("button", { name: "Create" });
+    await expect(head).toHaveAttribute("aria-disabled", "true");
+    await expect(head).toHaveAccessibleDescription(/Your role may look/);
+    await shown.getByRole("checkbox").check();
+    const bulk = page.getByRole("form", { name: "Selected sandboxes" });
+    await expect(bulk).toContainText("Your role may look at sandboxes, and not change them.");
+    for (const name of ["Extend", "Pause", "Resume", "Delete"]) {
+      const button = bulk.getByRole("button", { name, exact: true });
+      await expect(button).toHaveAttribute("aria-disabled", "true");
+      await expect(button).toHaveAccessibleDescription(/Your role may look/);
+      await button.press("Enter");
+    }
+    await bulk.getByRole("button", { name: "Clear" }).click();
+    await expect(bulk).toBeHidden();
     await expect(page.getByRole("alertdialog")).toBeHidden();
+    await expect(page.locator(".bulk-results")).toBeEmpty();
     await expect(shown).toContainText("Running");
   } finally {
     await api.call("DELETE", `/api-keys/${apiKey.id}`);
@@ -214,6 +330,11 @@ for (const width of [360, 390, 480]) {
     await logIn(page, `/console/sandboxes/${sandbox.id}/diagnostics`);
     await hydrated(page);
     const links = page.getByRole("navigation", { name: "Main" }).getByRole("link");
+    await expect(page.getByRole("navigation", { name: "Main" }).getByRole("link", { name: "API docs" })).toBeVisible();
+    // Some show an icon alone, and are read as a whole all the same.
+    for (const name of ["Overview", "Sandboxes", "Settings"]) {
+      await expect(links.filter({ hasText: name })).toHaveAccessibleName(name);
+    }
     for (const box of await Promise.all((await links.all()).map((link) => link.boundingBox()))) {
       if (box === null) continue;
       expect(box.x).toBeGreaterThanOrEqual(0);

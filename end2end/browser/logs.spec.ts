@@ -1,7 +1,7 @@
 // The logs tab: following, filtering, hostile output, and much of it.
 
 import type { Page } from "@playwright/test";
-import { expect, hydrated, logIn, test } from "./console";
+import { expect, hydrated, image, logIn, row, tabTo, test } from "./console";
 
 const TICKS = ["bash", "-c", "i=0; while :; do i=$((i+1)); echo tick $i; echo oops $i >&2; sleep 0.1; done"];
 
@@ -53,14 +53,130 @@ test("the filter is a regular expression and stands in the URL", async ({ page, 
   await hydrated(page);
   await expect(lines(page).filter({ hasText: "oops" })).toHaveCount(0);
   await page.getByRole("searchbox").fill("(");
-  await expect(page.locator("#log-problem")).toContainText("This is no regular expression: unterminated group.");
+  await expect(page.locator("#filter-problem")).toContainText("This is no regular expression: unterminated group.");
   await expect(page.getByRole("searchbox")).toHaveAttribute("aria-invalid", "true");
   await page.getByRole("searchbox").fill("");
-  await expect(page.locator("#log-problem")).toBeEmpty();
+  await expect(page.locator("#filter-problem")).toBeEmpty();
   await expect(lines(page).filter({ hasText: "oops" }).first()).toBeVisible();
   await page.getByLabel("Times").uncheck();
   await expect(page).toHaveURL(/times=off/);
   await expect(page.locator(".log-time").first()).toBeHidden();
+});
+
+test("the least turn of the wheel upwards stops following", async ({ page, api }) => {
+  const { id } = await api.create(TICKS);
+  await open(page, id);
+  await expect.poll(() => output(page).evaluate((it) => it.scrollHeight - it.clientHeight)).toBeGreaterThan(200);
+  await expect.poll(() => distance(page)).toBeLessThan(40);
+  await output(page).hover();
+  const pill = page.getByRole("button", { name: /new|To the end/ });
+  for (const turn of [-1, -2, -29]) {
+    await page.mouse.wheel(0, turn);
+    await expect(pill).toHaveText(/[1-9]\d* new/);
+    await pill.click();
+    await expect(pill).toBeHidden();
+    await expect.poll(() => distance(page)).toBeLessThan(40);
+  }
+});
+
+test("a log is left, filtered and followed again with keys alone", async ({ page, api }) => {
+  const { id } = await api.create(TICKS);
+  await open(page, id);
+  await expect.poll(() => output(page).evaluate((it) => it.scrollHeight - it.clientHeight)).toBeGreaterThan(400);
+  const pill = page.getByRole("button", { name: /new|To the end/ });
+  await tabTo(page, output(page));
+  await page.keyboard.press("ArrowUp");
+  await expect(pill).toHaveText(/[1-9]\d* new/);
+  await page.keyboard.press("End");
+  await expect(pill).toBeHidden();
+  await page.keyboard.press("Home");
+  await expect(pill).toBeVisible();
+  await page.keyboard.press("/");
+  await page.keyboard.type("tick");
+  await expect(page).toHaveURL(/q=tick/);
+  await expect(lines(page).filter({ hasText: "oops" })).toHaveCount(0);
+  await expect(lines(page).first()).toContainText("tick");
+  // From the filter to the outputs.
+  await page.keyboard.press("Tab");
+  await expect(page.getByRole("combobox", { name: "Output" })).toBeFocused();
+  await page.keyboard.press("ArrowDown");
+  await expect(page).toHaveURL(/q=tick&stream=stdout/);
+  await tabTo(page, pill);
+  await page.keyboard.press("Enter");
+  await expect(pill).toBeHidden();
+  await expect.poll(() => distance(page)).toBeLessThan(40);
+});
+
+test("the end is kept though the browser still scrolls up smoothly", async ({ page, api }) => {
+  const { id } = await api.create(TICKS);
+  await open(page, id);
+  await expect.poll(() => output(page).evaluate((it) => it.scrollHeight - it.clientHeight)).toBeGreaterThan(800);
+  const pill = page.getByRole("button", { name: /new|To the end/ });
+  await output(page).focus();
+  for (let turn = 0; turn < 6; turn += 1) {
+    await page.keyboard.press("PageUp");
+    await expect(pill).toBeVisible();
+    await page.keyboard.press("End");
+    await expect(pill).toBeHidden();
+    await expect.poll(() => distance(page)).toBeLessThan(40);
+  }
+  // A key after that counts.
+  await page.keyboard.press("End");
+  await page.keyboard.press("PageUp");
+  await expect(pill).toBeVisible();
+});
+
+test("lines are filtered by output and severity, here and in the dock", async ({ page, api }) => {
+  const script = "echo plain; echo 'WARN slow' >&2; echo 'ERROR gone'; echo 'error: broken' >&2; exec tail -f /dev/null";
+  const created = await api.call("POST", "/sandboxes", {
+    image: { uri: image },
+    entrypoint: ["bash", "-c", script],
+    timeout: 900,
+    resourceLimits: { cpu: "500m", memory: "256Mi" },
+    metadata: { suite: "browser" },
+    // execd warns of a file that it cannot read, in the same log.
+    env: { EXECD_ENVS: "/etc" },
+  });
+  const { id } = (await created.json()) as { id: string };
+  await api.run(id, "true");
+  await open(page, id);
+  await expect(lines(page).filter({ hasText: "environment file ignored" })).not.toHaveCount(0);
+  await expect(lines(page).filter({ hasText: "plain" })).toHaveCount(1);
+  const source = page.getByRole("combobox", { name: "Output" });
+  const severity = page.getByRole("combobox", { name: "Severity" });
+  // Two outputs have no order between them.
+  const texts = () =>
+    lines(page).allInnerTexts().then((all) => all.map((text) => text.replace(/^\S+\s+/, "")).sort());
+  await source.selectOption("Standard error");
+  await expect(page).toHaveURL(/stream=stderr/);
+  await expect.poll(texts).toEqual(["WARN slow", "error: broken"]);
+  await source.selectOption("All outputs");
+  await severity.selectOption("Errors");
+  await expect.poll(texts).toEqual(["ERROR gone", "error: broken"]);
+  await severity.selectOption("Warnings, errors");
+  const entryPoint = async () => (await texts()).filter((text) => !text.startsWith("{"));
+  await expect.poll(entryPoint).toEqual(["ERROR gone", "WARN slow", "error: broken"]);
+  await expect(lines(page).first()).toHaveAttribute("data-severity", "warn");
+  await page.reload();
+  await hydrated(page);
+  await expect(severity).toHaveValue("warn");
+  await expect.poll(entryPoint).toEqual(["ERROR gone", "WARN slow", "error: broken"]);
+  await severity.selectOption("Any severity");
+  await source.selectOption("execd");
+  await expect(lines(page).first()).toHaveAttribute("data-stream", "execd");
+  await expect(lines(page).filter({ hasText: /plain|WARN slow/ })).toHaveCount(0);
+
+  await page.getByRole("button", { name: "Keep in the dock" }).click();
+  const dock = page.locator(".dock");
+  await expect(dock.locator(".log-line").filter({ hasText: "plain" })).toHaveCount(1);
+  await dock.getByRole("searchbox").fill("slow|broken");
+  await expect(dock.locator(".log-line")).toHaveCount(2);
+  await dock.getByRole("combobox", { name: "Severity" }).selectOption("Errors");
+  await expect(dock.locator(".log-line")).toHaveText(/broken/);
+  // The page has a view of its own.
+  await expect(page).toHaveURL(/stream=execd$/);
+  await dock.getByRole("searchbox").fill("(");
+  await expect(dock.getByRole("alert")).toContainText("This is no regular expression");
 });
 
 test("hostile output is text", async ({ page, api }) => {
@@ -89,6 +205,66 @@ test("hostile output is text", async ({ page, api }) => {
   expect(dialogs).toBe(0);
   const wide = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
   expect(wide).toBeLessThanOrEqual(0);
+});
+
+test("while 10,000 lines a second arrive, the log is left and followed again with keys alone", async ({ page, api }) => {
+  test.slow();
+  // Each line has its number, and when it was written.
+  const script = "n=0; while :; do for i in {1..500}; do n=$((n+1)); echo line $n at $EPOCHREALTIME; done; sleep 0.02; done";
+  const flood = await api.create(["bash", "-c", script], { team: "flood-keys" });
+  await logIn(page, "/console/sandboxes?q=label.team%3Dflood-keys");
+  await hydrated(page);
+  await expect(row(page, flood)).toContainText("Running");
+  await page.keyboard.press("j");
+  await expect(page.locator("[data-row-link]")).toBeFocused();
+  await page.keyboard.press("l");
+  await expect(page).toHaveURL(/\/logs$/);
+  type Line = { number: number; at: number };
+  const last = async (): Promise<Line> => {
+    const text = await lines(page).last().innerText();
+    const [, number, at] = /line (\d+) at ([\d.]+)/.exec(text) ?? [];
+    return { number: Number(number), at: Number(at) };
+  };
+  const number = async () => (await last()).number;
+  await expect.poll(number).toBeGreaterThan(0);
+  const first = await last();
+  await expect.poll(number, { timeout: 120_000 }).toBeGreaterThan(first.number + 20_000);
+  const later = await last();
+  const rate = (later.number - first.number) / (later.at - first.at);
+  test.info().annotations.push({ type: "lines a second, by the log's own numbers", description: rate.toFixed(0) });
+  expect(rate).toBeGreaterThan(0);
+
+  const pill = page.getByRole("button", { name: /new|To the end/ });
+  await expect(pill).toBeHidden();
+  await tabTo(page, output(page));
+  await page.keyboard.press("PageUp");
+  await expect(pill).toBeVisible();
+  const unseen = async () => Number(/(\d+) new/.exec(await pill.innerText())?.[1] ?? 0);
+  await expect.poll(unseen).toBeGreaterThan(1_000);
+  const before = await unseen();
+  await expect.poll(unseen).toBeGreaterThan(before);
+  // What is read stays, and the end comes back with the pill's key, or its own.
+  await tabTo(page, pill);
+  await page.keyboard.press("Enter");
+  await expect(pill).toBeHidden();
+  const followed = await number();
+  await expect.poll(number).toBeGreaterThan(followed);
+  await tabTo(page, output(page), "Shift+Tab");
+  await page.keyboard.press("PageUp");
+  await expect(pill).toBeVisible();
+  await page.keyboard.press("End");
+  await expect(pill).toBeHidden();
+});
+
+test("at 390 px long lines leave the filter inside the page", async ({ page, api }) => {
+  const { id } = await api.create(["bash", "-c", "printf 'x%.0s' {1..900}; echo; exec tail -f /dev/null"]);
+  await page.setViewportSize({ width: 390, height: 844 });
+  await open(page, id);
+  await expect(lines(page).first()).toContainText("xxxx");
+  const { x, width } = (await page.locator(".log-bar .search").boundingBox())!;
+  expect(x).toBeGreaterThanOrEqual(8);
+  expect(x + width).toBeLessThanOrEqual(390 - 8);
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
 });
 
 test("10,000 lines a second are followed in bounded memory", async ({ page, api }) => {

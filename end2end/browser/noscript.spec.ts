@@ -48,6 +48,24 @@ test("list, page and actions without script", async ({ page, sandbox, api }) => 
   await expect.poll(() => api.mine()).not.toContain(sandbox.id);
 });
 
+test("labels are changed without script", async ({ page, api }) => {
+  const { id } = await api.create(undefined, { team: "a" });
+  await logIn(page, `/console/sandboxes/${id}`);
+  const labels = page.locator(".own-labels");
+  await labels.locator("summary").click();
+  await labels.getByLabel("Value of name").fill("not a label");
+  await labels.getByRole("button", { name: "Save labels" }).click();
+  await expect(page.locator(".toasts")).toContainText("A value is empty, or 1 to 63");
+  await labels.locator("summary").click();
+  await labels.getByLabel("Value of name").fill("renamed");
+  await labels.getByLabel("Label name").last().fill("owner");
+  await labels.getByLabel("Value of a new label").last().fill("zoe");
+  await labels.getByRole("button", { name: "Save labels" }).click();
+  await expect(page.locator(".toasts")).toContainText("renamed has new labels");
+  await expect(page.getByRole("heading", { level: 1 })).toHaveText("renamed");
+  await expect(labels.locator(".labels")).toContainText("owner=zoe");
+});
+
 test("the selected rows are deleted without script, after a question", async ({ page, api }) => {
   const made = [await api.create(undefined, { name: "one-of-two" }), await api.create()];
   await logIn(page);

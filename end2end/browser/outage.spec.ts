@@ -123,6 +123,31 @@ test("the audit trail and the settings are read again", async ({ page, sandbox, 
   await expect(page.locator(".events tbody tr")).toHaveCount(1);
 });
 
+test("the list of snapshots is read again, and one that could not be taken is taken later", async ({ page, sandbox, open }) => {
+  const server = await open(`/console/sandboxes/${sandbox.id}`);
+  await server.begin();
+  await page.keyboard.press("s");
+  const dialog = page.getByRole("dialog");
+  await expect(dialog.getByRole("textbox")).toBeFocused();
+  await page.keyboard.type("kept");
+  await page.keyboard.press("Enter");
+  await expect(dialog.getByRole("alert")).toContainText("The server cannot be reached.");
+  await server.end();
+  await page.keyboard.press("Enter");
+  await expect(dialog).toBeHidden();
+  const own = page.getByRole("region", { name: "Snapshots" }).getByRole("listitem");
+  await expect(own.filter({ hasText: "kept" })).toContainText("Ready");
+  await expect(own).toHaveCount(1);
+
+  await page.getByRole("navigation", { name: "Main" }).getByRole("link", { name: "Snapshots" }).click();
+  await expect(page.getByRole("row").filter({ hasText: "kept" })).toContainText("Ready");
+  await server.begin();
+  await page.getByRole("link", { name: "Refresh" }).click();
+  await expect(away(page)).toBeVisible();
+  await server.end();
+  await expect(page.getByRole("row").filter({ hasText: "kept" })).toContainText("Ready");
+});
+
 test("a key that could not be made is made later, with what was typed", async ({ page, api, open }) => {
   base.skip(key === "", "the first account of a server without a key would close it");
   const server = await open("/console/access");
@@ -241,6 +266,30 @@ test("no line of a log is missing or there twice", async ({ page, api, open }) =
   expect(numbers).toEqual(numbers.map((_, at) => numbers[0] + at));
 });
 
+test("a part of the console that was opened meanwhile appears by itself", async ({ page, sandbox, open }) => {
+  const server = await open(`/console/sandboxes/${sandbox.id}`);
+  const file = /\/pkg\/split_diagnosis\.wasm$/;
+  let requests = 0;
+  await page.route(file, (route) => {
+    requests += 1;
+    return route.abort("connectionrefused");
+  });
+  await server.begin();
+  await page.getByRole("navigation", { name: "Parts of this sandbox" }).getByRole("link", { name: "Diagnostics" }).click();
+  const notice = page.getByRole("alert").filter({ hasText: "could not be loaded" });
+  await expect(notice).toBeVisible();
+  // It waits for the connection, and asks for nothing meanwhile.
+  const asked = requests;
+  expect(asked).toBeLessThanOrEqual(3);
+  await page.waitForTimeout(3_000);
+  await expect(notice).toBeVisible();
+  expect(requests).toBe(asked);
+  await page.unroute(file);
+  await server.end();
+  await expect(page.locator(".events > li").filter({ hasText: "the request was accepted" })).toBeVisible();
+  await expect(notice).toHaveCount(0);
+});
+
 test("charts go on", async ({ page, api, open }) => {
   const { id } = await api.create(["bash", "-c", "while :; do :; done"]);
   const server = await open(`/console/sandboxes/${id}/metrics`);
@@ -265,7 +314,7 @@ test("ports and diagnostics are read again", async ({ page, sandbox, open }) => 
   const event = page.locator(".events > li").filter({ hasText: "the request was accepted" });
   await expect(event).toBeVisible();
   await server.begin();
-  await page.getByRole("link", { name: "Check again" }).click();
+  await page.getByRole("link", { name: "Run checks now" }).click();
   await expect(away(page)).toBeVisible();
   await server.end();
   await expect(event).toBeVisible();

@@ -44,6 +44,28 @@ test("a failed create is named with its reason, without a reload", async ({ page
   await expect(page.locator("#main")).toContainText("cannot be pulled");
 });
 
+test("every number of activity and failures is that of the list it leads to", async ({ page, api }) => {
+  const failed = await api.create(["sh", "-c", "exit 3"], { name: "failed-and-kept" });
+  const gone = await api.create();
+  await api.remove(gone.id);
+  await expect.poll(async () => (await api.call("GET", `/sandboxes/${gone.id}`)).status).toBe(404);
+  await logIn(page, `/console/sandboxes?q=id:${failed.id}`);
+  await expect(page.getByRole("row").filter({ hasText: "failed-and-kept" })).toContainText("Failed");
+  await page.goto("/console");
+  await hydrated(page);
+  const links = page.locator(".activity-facts a, .failure-count a");
+  await expect(page.locator(".activity-facts")).toContainText(/created.*present.*ended/);
+  const lists = await links.evaluateAll((all) =>
+    all.map((link) => [link.getAttribute("href")!, Number.parseInt(link.textContent!, 10)] as const),
+  );
+  expect(lists.length).toBeGreaterThan(3);
+  for (const [address, number] of lists) {
+    await page.goto(address);
+    const total = page.locator(".pager p").first();
+    await expect(total, address).toHaveText(new RegExp(`^${number} (of|in total)`));
+  }
+});
+
 test("a test sandbox measures each stage and is deleted, by keyboard", async ({ page, api }) => {
   await logIn(page, "/console");
   await hydrated(page);

@@ -55,7 +55,7 @@ export class OwnServer {
     return server;
   }
 
-  /** Starts it, and waits until it answers. */
+  /** Starts it, and waits until its runtime answers as well. */
   async start(): Promise<void> {
     const log = openSync(join(this.folder, "log"), "a");
     this.process = spawn(program, ["--config", join(this.folder, "config.toml")], {
@@ -65,7 +65,7 @@ export class OwnServer {
     await expect
       .poll(async () => {
         expect(this.process!.exitCode, `the server ended, see ${this.folder}/log`).toBeNull();
-        return await fetch(`${this.url}/health`).then(
+        return await fetch(`${this.url}/ready`).then(
           (answer) => answer.status,
           () => 0,
         );

@@ -22,6 +22,7 @@ test("a sandbox is found by its name, its id and its label, and opened with keys
     await page.keyboard.press("Enter");
     await expect(page).toHaveURL(new RegExp(`/console/sandboxes/${one.id}$`));
     await expect(field(page)).toBeHidden();
+    await expect(page.locator("#main")).toBeFocused();
     await page.goBack();
   }
   await page.keyboard.press("Control+k");

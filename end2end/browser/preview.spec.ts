@@ -46,7 +46,8 @@ test("ports are found, and one is shown in a frame that cannot reach the console
   faults.splice(0);
 });
 
-test("the overview of a sandbox names its listening ports, with ways to them", async ({ page, api }) => {
+test("the overview of a sandbox names its listening ports, with ways to them", async ({ page, api, context, baseURL }) => {
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
   const { id } = await api.create(["python3", "-m", "http.server", "8000"]);
   await logIn(page, `/console/sandboxes/${id}`);
   await hydrated(page);
@@ -58,7 +59,20 @@ test("the overview of a sandbox names its listening ports, with ways to them", a
   }).toPass();
   await expect(ports).toContainText("python3");
   await expect(ports).not.toContainText("44772");
+  // The first port is the one whose addresses are shown.
+  await expect(page.locator(".addresses")).toContainText("/proxy/8000");
+  await expect(page).toHaveURL(/[0-9a-f]$/);
+  const url = `${baseURL}/v1/sandboxes/${id}/proxy/8000/`;
+  await ports.getByRole("button", { name: "Copy the URL of port 8000" }).press("Enter");
+  await expect.poll(() => page.evaluate(() => navigator.clipboard.readText())).toBe(url);
+  const opened = context.waitForEvent("page");
+  await ports.getByRole("link", { name: "Open port 8000" }).press("Enter");
+  const other = await opened;
+  await expect(other.getByRole("heading", { name: /Directory listing/ })).toBeVisible();
+  expect(other.url()).toBe(url);
+  await other.close();
   await addresses.press("Enter");
+  await expect(page).toHaveURL(/port=8000/);
   await expect(page.locator(".addresses")).toContainText("/proxy/8000");
   await ports.getByRole("link", { name: "Preview port 8000" }).press("Enter");
   await expect(page.frameLocator("iframe").getByRole("heading", { name: /Directory listing/ })).toBeVisible();

@@ -73,6 +73,16 @@ for (const colorScheme of ["light", "dark"] as const) {
       await expect(page.locator("#ttl-problem")).not.toBeEmpty();
       await shot("create");
 
+      await page.goto("/console/create");
+      await hydrated(page);
+      await page.locator("summary").filter({ hasText: /^Advanced$/ }).press("Enter");
+      await page.getByLabel("Network", { exact: true }).selectOption("only");
+      const hosts = page.getByLabel("Hosts", { exact: true });
+      await hosts.fill("*.packages.example\nhttps://models.example/");
+      await expect(page.locator("#network_rules-problem")).toContainText("Line 2: ");
+      await hosts.scrollIntoViewIfNeeded();
+      await shot("create-network");
+
       await page.goto(`/console/sandboxes/${sandbox.id}`);
       await hydrated(page);
       await shot("overview");
@@ -114,10 +124,60 @@ for (const colorScheme of ["light", "dark"] as const) {
       await hydrated(page);
       await expect(page.locator(".chart-line").first()).toBeAttached();
       await shot("metrics");
+      const limited = await api.create(
+        undefined,
+        { name: "crawler", team: "agents" },
+        { defaultAction: "deny", egress: [{ action: "allow", target: "*.packages.example" }, { action: "allow", target: "10.20.0.0/16" }] },
+      );
+      const names = ["mirror.packages.example", "telemetry.example", "models.example", "www.models.example"];
+      await api.run(limited.id, `${names.map((it) => `getent hosts ${it} &`).join(" ")} wait`);
+      await page.goto(`/console/sandboxes/${limited.id}/network`);
+      await hydrated(page);
+      await expect(page.locator(".decision-list")).toContainText("telemetry.example");
+      await shot("network");
       await page.goto(`/console/sandboxes/${sandbox.id}/preview?port=8000`);
       await hydrated(page);
       await expect(page.frameLocator("iframe").getByRole("heading")).toBeVisible();
       await shot("preview");
+      const before = await api.snapshot(sandbox.id, "before step 2,000");
+      await api.createFrom(before, { name: "train-7b-retry", team: "agents" });
+      await page.goto("/console/snapshots");
+      await hydrated(page);
+      await shot("snapshots");
+      await page.goto(`/console/snapshots/${before}`);
+      await hydrated(page);
+      await shot("snapshot");
+      await page.goto("/console/pools");
+      await hydrated(page);
+      await shot("pools-empty");
+      await api.pool("python-3-12", 1);
+      await api.claim("python-3-12", { team: "agents" });
+      await expect.poll(() => api.readyIn("python-3-12")).toBe(1);
+      await page.goto("/console/pools");
+      await hydrated(page);
+      await shot("pools");
+      await page.locator("summary").filter({ hasText: "Add a pool" }).click();
+      await shot("pool-add");
+      await page.goto("/console/pools/python-3-12");
+      await hydrated(page);
+      await shot("pool");
+      await api.call("DELETE", "/pools/python-3-12");
+      await page.goto("/console/templates");
+      await hydrated(page);
+      await shot("templates-empty");
+      const ready = await api.template("python-tools");
+      const built = await api.template("agent-tools", {
+        build: { dockerfile: `FROM ${image}\nRUN echo installing the tools && mkdir -p /opt/tools` },
+      });
+      await api.createFromTemplate(ready, { name: "evaluation", team: "agents" });
+      await page.goto("/console/templates");
+      await hydrated(page);
+      await shot("templates");
+      await page.locator("summary").filter({ hasText: "Make a template" }).click();
+      await shot("template-add");
+      await page.goto(`/console/templates/${built}`);
+      await hydrated(page);
+      await shot("template");
       await page.goto("/console/design");
       await hydrated(page);
       await shot("design");

@@ -64,3 +64,37 @@ test.describe("without script", () => {
     await expect(page.locator("#main")).toContainText("No damage was found.");
   });
 });
+
+test("the free space of the disk stands once", async ({ page }) => {
+  await logIn(page, path);
+  await hydrated(page);
+  await expect(page.getByRole("region", { name: "Health" })).toContainText("free for images and sandboxes");
+  await expect(page.getByRole("region", { name: "Store and host" })).not.toContainText(/free|disk/i);
+});
+
+test("the page about the API has the theme of the console", async ({ page }) => {
+  await logIn(page, path);
+  await hydrated(page);
+  const theme = page.getByRole("button", { name: /^Theme:/ });
+  const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const root = page.locator("html");
+  for (const [chosen, system, isDark] of [
+    ["light", "dark", false],
+    ["dark", "light", true],
+    ["system", "dark", true],
+    ["light", "light", false],
+  ] as const) {
+    await page.emulateMedia({ colorScheme: system });
+    await page.goto(path);
+    await hydrated(page);
+    for (let step = 0; step < 3 && (await theme.getAttribute("aria-label")) !== `Theme: ${chosen}`; step += 1) {
+      await theme.press("Enter");
+    }
+    await expect(theme).toHaveAccessibleName(`Theme: ${chosen}`);
+    await page.goto("/docs/");
+    await expect(page.locator(".swagger-ui .info").first()).toBeVisible();
+    if (isDark) await expect(root).toHaveClass(/dark-mode/);
+    else await expect(root).not.toHaveClass(/dark-mode/);
+    expect([chosen, system, (await ground()) === "rgb(28, 32, 34)"]).toEqual([chosen, system, isDark]);
+  }
+});

@@ -120,6 +120,20 @@ test("names, targets and contents of files, and names of programs, are text", as
   expect(await made(page)).toEqual([]);
 });
 
+test("names of snapshots are text", async ({ page, api, sandbox }) => {
+  const id = await api.snapshot(sandbox.id, HOSTILE);
+  await logIn(page);
+  await shows(page, "/console/snapshots", HOSTILE);
+  await shows(page, `/console/snapshots/${id}`, HOSTILE);
+  await shows(page, `/console/sandboxes/${sandbox.id}`, HOSTILE);
+  await shows(page, `/console/create?snapshot=${id}`, HOSTILE);
+  await page.goto("/console/snapshots");
+  await hydrated(page);
+  await page.getByRole("row").last().getByRole("button", { name: /^Delete/ }).click();
+  await expect(page.getByRole("alertdialog")).toContainText(HOSTILE);
+  expect(await made(page)).toEqual([]);
+});
+
 test("reasons, names of accounts and of keys, and entries of the trail are text", async ({ page, api, baseURL }) => {
   base.skip(key === "", "the first account of a server without a key would close it");
   await logIn(page);
@@ -171,6 +185,13 @@ test("no text of an address becomes code", async ({ page, sandbox, faults }) => 
       `/console/events?${events.map((name) => `${name}=${value}`).join("&")}`,
       `/console/access?${all(value)}`,
       `/console/settings?${all(value)}`,
+      `/console/create?snapshot=${value}`,
+      `/console/snapshots?name=${value}&state=${value}&sandbox=${value}&page=${value}`,
+      `/console/snapshots/${value}`,
+      `/console/pools/${value}`,
+      `/console/create?template=${value}`,
+      `/console/templates?page=${value}`,
+      `/console/templates/${value}`,
       `${here}?port=${value}`,
       `${here}/logs?q=${value}&wrap=${value}&times=${value}`,
       `${here}/metrics?range=${value}&table=${value}`,

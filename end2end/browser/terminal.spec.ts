@@ -334,10 +334,149 @@ test("tools change the size and open another shell", async ({ page, context, san
   await page.reload();
   await expect(letters).toHaveCSS("font-size", "14px");
   const opened = context.waitForEvent("page");
-  await tools.getByRole("link", { name: "New shell in a new tab" }).click();
+  await tools.getByRole("button", { name: "New shell" }).press("Enter");
+  await expect(page.getByLabel("Shell", { exact: true })).toBeFocused();
+  await page.keyboard.press("Enter");
   const other = await opened;
   await expect(other.locator(".terminal-bar")).toContainText("Connected");
   await expect(page.locator(".terminal-bar")).toContainText("Connected");
+});
+
+test("a new shell has the program, the user and the directory of the form", async ({
+  page,
+  context,
+  sandbox,
+}) => {
+  await logIn(page, `/console/sandboxes/${sandbox.id}/terminal`);
+  await expect(page.locator(".terminal-bar")).toContainText("Connected");
+  const tools = page.getByRole("group", { name: "Terminal tools" });
+  const form = page.getByRole("form", { name: "New shell" });
+  const start = async (fields: [string, string][]) => {
+    await tools.getByRole("button", { name: "New shell" }).press("Enter");
+    for (const [name, value] of fields) await form.getByLabel(name, { exact: true }).fill(value);
+    const opened = context.waitForEvent("page");
+    await form.getByRole("button", { name: "Open in a new tab" }).press("Enter");
+    const other = await opened;
+    await expect(form).toHaveCount(0);
+    return other;
+  };
+  const other = await start([
+    ["Shell", "sh"],
+    ["User", "daemon"],
+    ["Directory", "/usr"],
+  ]);
+  await expect(other.locator(".terminal-bar")).toContainText("Connected");
+  await type(other, "echo is:$(id -un):$PWD:$0:");
+  await expect.poll(() => screen(other)).toMatch(/is:daemon:\/usr:\S*sh:/);
+  // It is this tab's own, also after a reload.
+  await other.reload();
+  await expect(other.locator(".terminal-bar")).toContainText("Connected");
+  await expect.poll(() => screen(other)).toContain("is:daemon");
+  // The form agreed to one shell only.
+  const again = await context.newPage();
+  await again.goto(other.url());
+  await expect(again.getByRole("button", { name: "Start it" })).toBeVisible();
+  await again.close();
+  await page.bringToFront();
+
+  const refused = await start([["User", "$(reboot)"]]);
+  await expect(refused.locator(".terminal-bar")).toContainText("user: only letters, digits");
+  await tools.getByRole("button", { name: "New shell" }).press("Enter");
+  await expect(form.getByLabel("Shell", { exact: true })).toBeFocused();
+  await page.keyboard.press("Escape");
+  await expect(form).toHaveCount(0);
+  await expect(page.locator(".xterm-helper-textarea")).toBeFocused();
+});
+
+test("an address with a program starts nothing before its user agrees", async ({ page, api, sandbox }) => {
+  const connections: string[] = [];
+  page.on("websocket", (socket) => {
+    if (socket.url().includes("/console/terminal/")) connections.push(socket.url());
+  });
+  const address = `/console/sandboxes/${sandbox.id}/terminal?program=sh&user=daemon&cwd=/tmp/asked`;
+  await logIn(page, address);
+  const bar = page.locator(".terminal-bar");
+  const start = bar.getByRole("button", { name: "Start it" });
+  /** The page asks, and has neither a shell nor a connection. */
+  const asks = async () => {
+    await expect(bar).toContainText('program "sh", user "daemon", directory "/tmp/asked"');
+    await expect(start).toBeVisible();
+    expect(connections).toEqual([]);
+    const shell = await page.evaluate((id) => sessionStorage.getItem(`osb.pty.${id}`), sandbox.id);
+    expect(shell).toBeNull();
+    // execd makes the directory of a shell that it starts.
+    const made = await api.run(sandbox.id, "test -e /tmp/asked; echo made:$((40+$?))");
+    expect(made).toContain("made:41");
+  };
+  await asks();
+  await page.reload();
+  await asks();
+  // What was confirmed for another shell is no answer.
+  await page.evaluate(
+    (id) => localStorage.setItem("osb.terminal.confirmed", `${id}&program=sh`),
+    sandbox.id,
+  );
+  await page.reload();
+  await asks();
+  expect(await page.evaluate(() => localStorage.getItem("osb.terminal.confirmed"))).toBeNull();
+
+  await start.press("Enter");
+  await expect(bar).toContainText("Connected");
+  await type(page, "echo is:$(id -un):$PWD:$0:");
+  await expect.poll(() => screen(page)).toMatch(/is:daemon:\/tmp\/asked:\S*sh:/);
+  expect(connections.length).toBeGreaterThan(0);
+  // It is this tab's own now.
+  await page.reload();
+  await expect(bar).toContainText("Connected");
+  await expect.poll(() => screen(page)).toContain("is:daemon");
+});
+
+test("a shell is shared read-only by its address", async ({ page, context, browser, baseURL, sandbox }) => {
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  await logIn(page, `/console/sandboxes/${sandbox.id}/terminal`);
+  await expect(page.locator(".terminal-bar")).toContainText("Connected");
+  await type(page, "echo shared $((40+2))");
+  await expect.poll(() => screen(page)).toContain("shared 42");
+  await page.getByRole("button", { name: "Copy a link to watch this shell" }).press("Enter");
+  await expect(page.getByText("The link is copied.")).toBeVisible();
+  const link = await page.evaluate(() => navigator.clipboard.readText());
+  expect(link).toMatch(/\/terminal\?shell=[0-9a-f-]+&view=1$/);
+
+  // Other operators have browsers of their own.
+  const watchers = [];
+  for (let count = 0; count < 2; count += 1) {
+    const watcher = await (await browser.newContext({ baseURL: baseURL! })).newPage();
+    await logIn(watcher, `/console/sandboxes/${sandbox.id}`);
+    await watcher.goto(link);
+    await expect(watcher.locator(".terminal-bar")).toContainText("View only");
+    await expect.poll(() => screen(watcher)).toContain("shared 42");
+    watchers.push(watcher);
+  }
+  const [first, second] = watchers as [Page, Page];
+  await type(first, "echo typed by a watcher");
+  await page.bringToFront();
+  await type(page, "echo seen $((1+1))");
+  for (const watcher of watchers) await expect.poll(() => screen(watcher)).toContain("seen 2");
+  expect(await screen(first)).not.toContain("typed by");
+  await expect(page.locator(".terminal-bar")).toContainText("Connected");
+
+  // It is watched again after a reload, and left for a shell of one's own.
+  await second.reload();
+  await expect(second.locator(".terminal-bar")).toContainText("View only");
+  await second.getByRole("link", { name: "Own shell" }).press("Enter");
+  await expect(second.locator(".terminal-bar")).toContainText("Connected");
+  await expect(second).not.toHaveURL(/shell=/);
+  await type(second, "echo own $((2+2))");
+  await expect.poll(() => screen(second)).toContain("own 4");
+  expect(await screen(second)).not.toContain("shared");
+
+  await page.bringToFront();
+  await type(page, "exit 5");
+  await expect(first.locator(".terminal-bar")).toContainText("ended with status 5");
+  await first.reload();
+  await expect(first.locator(".terminal-bar")).toContainText(/gone|ended/);
+  await expect(first.getByRole("button", { name: /shell/i }).and(first.locator(".terminal-state *"))).toHaveCount(0);
+  for (const watcher of watchers) await watcher.context().close();
 });
 
 test("a title is text, whatever a program makes of it", async ({ page, sandbox }) => {

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from second_engine import Engine, second_engine
 from target import Target
 from waiting import wait_until
 
@@ -120,3 +121,9 @@ def stranger(target: Target) -> Iterator[httpx.Client]:
     """A client without a key."""
     with httpx.Client(base_url=target.url, timeout=PATIENCE) as http:
         yield http
+
+
+@pytest.fixture(scope="session")
+def engine(target: Target) -> Iterator[Engine]:
+    """A Docker engine that tests may kill, with an internet of its own."""
+    yield from second_engine(target.image)

@@ -17,11 +17,8 @@ import httpx
 import pytest
 
 from conftest import KEY, PATIENCE, Api
-from target import Target
+from target import OF_PROGRAM, Target
 from waiting import wait_until
-
-NEEDED = ("OPENSANDBOX_TEST_SERVER_BINARY", "OPENSANDBOX_TEST_SERVER_CONFIG")
-
 
 #: Address of the store, in the settings of a server on PostgreSQL.
 DSN = re.compile(r'(?m)^dsn = "(.*)"')
@@ -105,7 +102,7 @@ class Server:
 
 @pytest.fixture
 def server(tmp_path: Path, target: Target, run_id: str) -> Iterator[Server]:
-    missing = [name for name in NEEDED if name not in os.environ]
+    missing = [name for name in OF_PROGRAM if name not in os.environ]
     if missing:
         pytest.skip(f"needs a server program to kill: {' and '.join(missing)}")
     with settings(tmp_path) as text:

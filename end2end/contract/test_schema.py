@@ -34,6 +34,9 @@ WITHOUT_KEY = 2
 #: What the simulated runtime lacks: optional features, and ports of the host.
 LACKING = {
     "SANDBOX::API_NOT_SUPPORTED",
+    "KUBERNETES::POOL_NOT_SUPPORTED",
+    "FSB::API_NOT_SUPPORTED",
+    "SNAPSHOT::NOT_IMPLEMENTED",
     "DIAGNOSTICS_NOT_IMPLEMENTED",
     "DOCKER::NETWORK_MODE_ENDPOINT_UNAVAILABLE",
 }

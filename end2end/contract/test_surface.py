@@ -155,7 +155,13 @@ def test_every_route_of_the_document_exists(api):
             assert reply.status_code != 405, (method, path)
             if reply.status_code == 404:
                 body = reply.json()
-                is_known = body["code"] == "DOCKER::SANDBOX_NOT_FOUND" or body["message"] == "no such webhook"
+                codes = {
+                    "DOCKER::SANDBOX_NOT_FOUND",
+                    "FSB::TEMPLATE_NOT_FOUND",
+                    "KUBERNETES::POOL_NOT_FOUND",
+                    "SNAPSHOT::NOT_FOUND",
+                }
+                is_known = body["code"] in codes or body["message"] == "no such webhook"
                 assert is_known, (method, path, reply.text)
 
 

@@ -66,15 +66,29 @@ BAD_RULES = [
     ({"resourceLimits": {"cpu": "0"}}, "SANDBOX::INVALID_PARAMETER"),
     ({"resourceLimits": {"memory": "1.5Gi"}}, "SANDBOX::INVALID_PARAMETER"),
     ({"resourceLimits": {"gpu": "-1"}}, "SANDBOX::INVALID_PARAMETER"),
-    ({"networkPolicy": {"defaultAction": "deny"}}, "SANDBOX::INVALID_PARAMETER"),
+    ({"networkPolicy": {"defaultAction": "permit"}}, "SANDBOX::INVALID_PARAMETER"),
     ({"extensions": {"access.renew.extend.seconds": "299"}}, "SANDBOX::INVALID_PARAMETER"),
     ({"extensions": {"access.renew.extend.seconds": "x"}}, "SANDBOX::INVALID_PARAMETER"),
     ({"extensions": {"bootstrap.execd.isolation": "on"}}, "SANDBOX::INVALID_PARAMETER"),
-    ({"extensions": {"poolRef": "p"}}, "SANDBOX::UNSUPPORTED_POOL_REF"),
+    ({"extensions": {"poolRef": "p"}, "secureAccess": True}, "SANDBOX::INVALID_PARAMETER"),
+    ({"extensions": {"poolRef": "p"}, "networkPolicy": {}}, "SANDBOX::INVALID_PARAMETER"),
+    ({"extensions": {"poolRef": "p"}, "volumes": [VOLUME]}, "SANDBOX::INVALID_PARAMETER"),
     ({"env": {"OPENSANDBOX_EGRESS_RULES": "{}"}}, "SANDBOX::INVALID_PARAMETER"),
     ({"env": {"A": "x" * 131072}}, "SANDBOX::INVALID_PARAMETER"),
     ({"platform": {"os": "windows", "arch": "amd64"}}, "SANDBOX::INVALID_PARAMETER"),
     ({"timeout": 2**53}, "SANDBOX::INVALID_PARAMETER"),
+    (volume(pvc=..., host={"path": "/etc"}), "VOLUME::HOST_PATH_NOT_ALLOWED"),
+    (volume(pvc=..., host={"path": "/srv/../etc"}), "VOLUME::INVALID_HOST_PATH"),
+    (volume(subPath="../x"), "VOLUME::INVALID_SUB_PATH"),
+    (volume(mountPath="/opt/opensandbox"), "VOLUME::INVALID_MOUNT_PATH"),
+    ({"volumes": [VOLUME, {**VOLUME, "mountPath": "/other"}]}, "VOLUME::DUPLICATE_NAME"),
+    (
+        volume(
+            pvc=...,
+            ossfs={"bucket": "data", "endpoint": "e", "accessKeyId": "i", "accessKeySecret": "s", "options": ["-o"]},
+        ),
+        "VOLUME::INVALID_OSSFS_OPTION",
+    ),
 ]
 
 
@@ -108,6 +122,11 @@ def test_conflicting_fields_are_a_422(api, changes, field):
 @pytest.mark.parametrize(("changes", "code"), BAD_RULES, ids=str)
 def test_a_broken_rule_is_a_400_with_its_code(api, changes, code):
     assert refused(api, 400, json=api.body(**changes))["code"] == code
+
+
+def test_a_create_from_a_pool_that_does_not_exist_is_a_404(api):
+    body = refused(api, 404, json=api.body(extensions={"poolRef": "no-such-pool"}))
+    assert body["code"] == "KUBERNETES::POOL_NOT_FOUND"
 
 
 def test_all_bad_fields_are_reported_together(api):

@@ -1,5 +1,5 @@
-// The official JavaScript SDK against the server: commands, sessions, isolated sessions, files,
-// metrics, lifecycle.
+// The official JavaScript SDK against the server: commands, sessions, isolated sessions, network
+// policies, volumes, files, metrics, lifecycle, snapshots.
 
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
@@ -8,6 +8,9 @@ import { SandboxApiException, SandboxManager } from "@alibaba-group/opensandbox"
 
 import { connection, onEveryRoute, texts } from "./sandbox.js";
 import "./isolated.js";
+import "./network_policy.js";
+import "./snapshots.js";
+import "./volumes.js";
 
 onEveryRoute(describe, before, after, (box) => {
   test("output arrives by lines, with the exit code", async () => {

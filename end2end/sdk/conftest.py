@@ -45,7 +45,16 @@ class Sdk:
     def create(self, image: str | None = None, **settings: Any) -> Any:
         metadata = {"suite": self.run_id} | settings.pop("metadata", {})
         defaults = {"resource": RESOURCES, "timeout": timedelta(minutes=10), "connection_config": self.config()}
-        box = self.flavour.create(image or self.target.image, metadata=metadata, **(defaults | settings))
+        # A snapshot takes the place of the image.
+        source = None if "snapshot_id" in settings else image or self.target.image
+        box = self.flavour.create(source, metadata=metadata, **(defaults | settings))
+        self.created.append(box)
+        return box
+
+    def create_from_template(self, template_id: str, **settings: Any) -> Any:
+        metadata = {"suite": self.run_id} | settings.pop("metadata", {})
+        defaults = {"timeout": timedelta(minutes=10), "connection_config": self.config()}
+        box = self.flavour.create_from_template(template_id, metadata=metadata, **(defaults | settings))
         self.created.append(box)
         return box
 

@@ -24,6 +24,9 @@ class Blocking:
     def create(self, *arguments: Any, **settings: Any) -> Any:
         return SandboxSync.create(*arguments, **settings)
 
+    def create_from_template(self, *arguments: Any, **settings: Any) -> Any:
+        return SandboxSync.create_from_template(*arguments, **settings)
+
     def connect(self, *arguments: Any, **settings: Any) -> Any:
         return SandboxSync.connect(*arguments, **settings)
 
@@ -55,6 +58,9 @@ class Asyncio:
 
     def create(self, *arguments: Any, **settings: Any) -> Any:
         return Awaited(self, self.run(Sandbox.create(*arguments, **settings)))
+
+    def create_from_template(self, *arguments: Any, **settings: Any) -> Any:
+        return Awaited(self, self.run(Sandbox.create_from_template(*arguments, **settings)))
 
     def connect(self, *arguments: Any, **settings: Any) -> Any:
         return Awaited(self, self.run(Sandbox.connect(*arguments, **settings)))

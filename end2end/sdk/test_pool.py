@@ -1,4 +1,7 @@
-"""The SDK's client-side pool keeps sandboxes ready, and leaves only leased ones behind."""
+"""The SDK's client-side pool keeps sandboxes ready, and leaves only leased ones behind.
+
+Also the server's pools, from which an ordinary create gets a sandbox (``extensions.poolRef``).
+"""
 
 import asyncio
 import contextlib
@@ -196,3 +199,83 @@ async def shrink_and_grow(pools: Pools) -> None:
     finally:
         await value(pool.shutdown(graceful=False))
         await value(pool.release_all_idle())
+
+
+@dataclass
+class ServerPool:
+    """A pool of the server."""
+
+    target: Target
+    name: str
+
+    def call(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        return httpx.request(
+            method,
+            f"{self.target.url}/v1/pools{path}",
+            json=body,
+            headers={"OPEN-SANDBOX-API-KEY": self.target.api_key},
+            timeout=60,
+        )
+
+    def status(self) -> dict[str, Any]:
+        reply = self.call("GET", f"/{self.name}")
+        assert reply.status_code == 200, reply.text
+        return reply.json()["status"]
+
+    def is_full(self) -> bool:
+        return self.status()["available"] == 2
+
+
+@pytest.fixture
+def server_pool(target: Target) -> Iterator[ServerPool]:
+    pool = ServerPool(target, f"pool-{uuid.uuid4().hex[:12]}")
+    reply = pool.call(
+        "POST",
+        "",
+        {
+            "name": pool.name,
+            "template": {
+                "spec": {
+                    "containers": [
+                        {
+                            "name": "sandbox",
+                            "image": target.image,
+                            "env": [{"name": "OF_POOL", "value": "yes"}],
+                            "resources": {"limits": {"cpu": "500m", "memory": "256Mi"}},
+                        }
+                    ]
+                }
+            },
+            "capacitySpec": {"bufferMin": 2, "bufferMax": 2, "poolMin": 0, "poolMax": 4},
+        },
+    )
+    if reply.status_code == 501:
+        pytest.skip("the server has no pools")
+    assert reply.status_code == 201, reply.text
+    yield pool
+    assert pool.call("DELETE", f"/{pool.name}").status_code == 204
+    assert pool.call("GET", f"/{pool.name}").status_code == 404
+
+
+def test_a_create_gets_a_sandbox_of_the_server_s_pool(sdk, server_pool):
+    wait_until("the pool is full", server_pool.is_full)
+    boxes = [
+        sdk.create(
+            extensions={"poolRef": server_pool.name},
+            env={"OF_CREATE": number},
+            metadata={"of-pool": number},
+        )
+        for number in ("one", "two")
+    ]
+    assert len({box.id for box in boxes}) == 2
+    for box, number in zip(boxes, ("one", "two"), strict=True):
+        assert box.is_healthy()
+        assert box.commands.run("echo $OF_POOL $OF_CREATE").logs.stdout[0].text == f"yes {number}"
+        info = box.get_info()
+        assert info.status.state == "Running"
+        assert info.metadata["of-pool"] == number
+    wait_until("the pool is full again", server_pool.is_full)
+    assert server_pool.status()["allocated"] == 2
+    for box in boxes:
+        box.kill()
+    wait_until("both are gone", lambda: server_pool.status()["allocated"] == 0)

@@ -16,6 +16,7 @@ use crate::{
     file_worker::{self, FileIdentity},
     hook::StatusFile,
     isolated,
+    mount_check::ExpectedMount,
 };
 
 /// Variable with the tail wait of streams. Streams of this daemon end at once, so only its format
@@ -32,10 +33,12 @@ flags (one or two dashes, --flag=value or --flag value):
   --log-level N                     0-2 only errors, 3 error, 4 warn, 5-6 info, 7 and above debug
   --graceful-shutdown-timeout DUR   accepted; streams end with their last event [EXECD_API_GRACE_SHUTDOWN]
   --isolation-config FILE           TOML file for isolated sessions and hardening [EXECD_ISOLATION_CONFIG]
+  --expect-mount PATH=DEVICE:INODE  start nothing if something else is mounted there; may be repeated
   --init[=BOOL]                     as the init subcommand
   --lifecycle-startup-status-file PATH
                                     write the progress of the preStart hook there [hooks: OPENSANDBOX_LIFECYCLE]
   --runtime-init[=BOOL]             answer nothing until POST /internal/init [EXECD_RUNTIME_INIT]
+  --claim-mark FILE                 keep the claim of POST /internal/init there, beyond a restart
   --version
   --help
 of later features, ignored with a warning:
@@ -74,8 +77,12 @@ pub struct Config {
     pub isolation_config: Option<PathBuf>,
     /// Whether the daemon learns only later which sandbox it serves.
     pub runtime_init: bool,
+    /// File that keeps which claim the sandbox was given to.
+    pub claim_mark: Option<PathBuf>,
     /// File for the startup status.
     pub startup_status: Option<StatusFile>,
+    /// What must be mounted where. Checked before the daemon runs.
+    pub expected_mounts: Vec<ExpectedMount>,
     /// The user's entry point, when the daemon is init. If empty, a shell runs.
     pub entrypoint: Option<Vec<OsString>>,
 }
@@ -176,7 +183,9 @@ pub fn parse(
             .filter(|path| !path.is_empty())
             .map(PathBuf::from),
         runtime_init: false,
+        claim_mark: None,
         startup_status: None,
+        expected_mounts: Vec::new(),
         entrypoint: None,
     };
     if let Some(text) = variable(names::RUNTIME_INIT).filter(|text| !text.is_empty()) {
@@ -211,6 +220,11 @@ pub fn parse(
                 duration::parse(&value()?)
                     .ok_or_else(|| bad("--graceful-shutdown-timeout", A_DURATION))?;
             }
+            "expect-mount" => {
+                let mount = ExpectedMount::parse(&value()?);
+                let mount = mount.ok_or_else(|| bad("--expect-mount", "PATH=DEVICE:INODE"))?;
+                config.expected_mounts.push(mount);
+            }
             "init" => init |= switch("--init")?,
             "isolation-config" => {
                 config.isolation_config = Some(value()?)
@@ -223,6 +237,9 @@ pub fn parse(
             }
             "lifecycle-startup-status-file" => {
                 config.startup_status = Some(StatusFile::at(value()?));
+            }
+            "claim-mark" => {
+                config.claim_mark = Some(PathBuf::from(value()?));
             }
             "runtime-init" => config.runtime_init = switch("--runtime-init")?,
             "version" => return Ok(Invocation::Version),
@@ -349,6 +366,21 @@ mod tests {
     }
 
     #[test]
+    fn several_mounts_can_be_expected() {
+        let args = [
+            "init",
+            "--expect-mount=/a=1:2",
+            "--expect-mount",
+            "/b=c=3:4",
+            "--",
+            "true",
+        ];
+        let mounts = config(&args, None).expected_mounts;
+        let want = ["/a=1:2", "/b=c=3:4"].map(|text| ExpectedMount::parse(text).unwrap());
+        assert_eq!(mounts, want);
+    }
+
+    #[test]
     fn stray_arguments_are_ignored_and_entry_points_kept() {
         assert_eq!(config(&["tail", "-f", "/dev/null"], None).entrypoint, None);
         let argv = |config: Config| config.entrypoint.unwrap();
@@ -417,6 +449,7 @@ mod tests {
             &["--port=x"],
             &["--port=65536"],
             &["--graceful-shutdown-timeout=soon"],
+            &["--expect-mount=/a"],
             &["--init=perhaps"],
             &["--jupyter-token"],
         ] {

@@ -9,7 +9,7 @@
 
 use std::{io, net::Ipv4Addr, sync::Arc};
 
-use osb_service::{Drained, ErrorChain, Supervisor, build_info::BuildInfo};
+use osb_service::{Drained, ErrorChain, Supervisor, build_info::BuildInfo, heap};
 use tokio::{
     net::TcpListener,
     signal::unix::{Signal, SignalKind, signal},
@@ -26,7 +26,6 @@ use crate::{
     config::{ConfigError, IsolationConfig},
     env::{Environment, Variables, names},
     hardening::ProcessHardening,
-    heap,
     hook::{HookError, Hooks, PreStart},
     init::{self, InitError, Stop},
     isolated, limits, metrics,
@@ -157,7 +156,8 @@ fn runtime_init(config: &Config) -> (RuntimeInit, Option<Orders>) {
     if !config.runtime_init {
         return (RuntimeInit::default(), None);
     }
-    let (runtime_init, orders) = RuntimeInit::waiting(config.access_token.is_some());
+    let (runtime_init, orders) =
+        RuntimeInit::waiting(config.access_token.is_some(), config.claim_mark.clone());
     (runtime_init, Some(orders))
 }
 

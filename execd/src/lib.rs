@@ -44,7 +44,7 @@
 //! | [`kernel_path`] | absolute paths, `..` behind links, creation of directories |
 //! | [`blocking`], [`scratch`] | blocking work; unlinked temporary files |
 //! | `script` | a client's code between commands of the daemon, as input of a shell |
-//! | [`heap`], `idle` | return of free memory to the kernel; end of unused sessions |
+//! | `idle` | end of unused sessions |
 //! | `duration`, [`limits`] | durations in Go's format; all limits |
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
@@ -65,7 +65,6 @@ pub mod file_worker;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod hardening;
-pub mod heap;
 pub mod history;
 pub mod hook;
 pub mod http;
@@ -79,6 +78,7 @@ pub mod limits;
 mod links;
 pub mod log;
 pub mod metrics;
+pub mod mount_check;
 pub mod output;
 pub mod path;
 pub mod ports;

@@ -53,17 +53,6 @@ pub const JOIN: usize = 16 << 10;
 pub const SPILL: u64 = 4 << 30;
 /// One read from disk.
 pub const SPILL_READ: usize = 256 << 10;
-/// Arenas of the allocator.
-pub const HEAP_ARENAS: i32 = 2;
-/// Free memory in bytes that the allocator keeps at the end of each arena: several buffers of
-/// [`STREAM_WRITE`].
-pub const HEAP_KEPT: i32 = 2 << 20;
-/// Size in bytes from which a block of memory is returned to the kernel as soon as it is free.
-pub const HEAP_MAPPED: i32 = 1 << 20;
-/// Interval of returning free memory to the kernel.
-pub const HEAP_TICK: Duration = Duration::from_secs(10);
-/// Minimum change of free memory, in bytes, for that.
-pub const HEAP_FREE: usize = 512 << 10;
 /// Output of a background command in memory before it moves to disk.
 pub const LOG_MEMORY: usize = 64 << 10;
 /// Output of all finished commands on disk; the oldest is dropped first.
@@ -123,7 +112,7 @@ pub const DRAIN: Duration = Duration::from_millis(500);
 /// Minimum of that time, however late the shutdown is.
 pub const DRAIN_LEAST: Duration = Duration::from_millis(100);
 /// Body of `POST /internal/init`. One is read at a time, because the client may have no token.
-pub const ORDER: usize = 1 << 20;
+pub const ORDER: usize = osb_protocol::execd::INIT_BODY_MAX;
 /// Time to receive it, since other requests wait for their turn.
 pub const ORDER_READ: Duration = Duration::from_secs(10);
 /// Additional attributes of measurements.
@@ -195,6 +184,33 @@ pub const METRICS_MEMORY: Duration = Duration::from_secs(2);
 pub const METRICS_WATCH: Duration = Duration::from_secs(1);
 /// Entries of one search or listing.
 pub const ENTRIES: usize = 200_000;
+/// Entries that `GET /files/find` returns at most.
+pub const FIND_ENTRIES: usize = 1000;
+/// Lines of one file that it returns: a page shows no more.
+pub const FIND_LINES: usize = 20;
+/// Lines of all files together that it returns.
+pub const FIND_ALL_LINES: usize = 2000;
+/// Bytes of the text that it searches for.
+pub const FIND_TEXT: usize = 1024;
+/// Bytes before the text that it returns of a line.
+pub const FIND_BEFORE: usize = 100;
+/// Bytes after the text that it returns of a line.
+pub const FIND_AFTER: usize = 200;
+/// One read of it.
+pub const FIND_READ: usize = 256 << 10;
+/// A longer line is searched in pieces.
+pub const FIND_LINE: usize = 1 << 20;
+/// Bytes of one file that it reads.
+pub const FIND_FILE: u64 = 64 << 20;
+/// Bytes of all files together.
+pub const FIND_BYTES: u64 = 2 << 30;
+/// Time that it takes: less than clients wait.
+pub const FIND_TIME: Duration = Duration::from_secs(8);
+/// Such searches at once: each keeps a disk or a processor busy.
+pub const FINDS: usize = 4;
+/// Time that a request waits while all of them are under way: with the time of its own search less
+/// than clients wait for a response.
+pub const FIND_WAIT: Duration = Duration::from_secs(5);
 /// Characters of a pattern: the length of a name, with escapes.
 pub const PATTERN: usize = 1024;
 /// Alternatives that one pattern may expand to.

@@ -8,12 +8,12 @@ use osb_execd::{
     clone3,
     daemon::{self, DaemonError},
     env::report,
-    file_worker, heap, isolated, limits, log,
+    file_worker, isolated, limits, log,
     process::reset_for_children,
     session,
 };
 use osb_protocol::execd::log_message::HOOKS_FAILED;
-use osb_service::build_info::BuildInfo;
+use osb_service::{build_info::BuildInfo, heap};
 use tracing::{error, warn};
 
 /// Build information.
@@ -59,6 +59,10 @@ fn main() -> ExitCode {
 }
 
 fn serve(config: Config) -> anyhow::Result<ExitCode> {
+    // Before anything is written, the log included: it could be below a directory that must not be here.
+    for mount in &config.expected_mounts {
+        mount.check()?;
+    }
     // The token is in this process's memory and environment; no other process in the sandbox may
     // read them.
     let hidden = rustix::process::DumpableBehavior::NotDumpable;

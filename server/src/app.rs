@@ -9,7 +9,11 @@ use std::{
 
 use anyhow::Context;
 use osb_forward::Forwarder;
-use osb_runtime::{Runtime, docker::DockerRuntime, sim::SimRuntime};
+use osb_runtime::{
+    Runtime,
+    docker::{DockerRuntime, SecureCheck},
+    sim::SimRuntime,
+};
 use osb_service::{ErrorChain, Supervisor};
 use osb_store::Store;
 use tokio::net::TcpListener;
@@ -17,7 +21,9 @@ use tracing::{info, warn};
 
 use crate::{
     access_queue,
-    config::{Config, ENV_EXECD, LogSection, RuntimeType, ServerSection, TenantsSection},
+    config::{
+        Config, ENV_EXECD, EgressMode, LogSection, RuntimeType, ServerSection, TenantsSection,
+    },
     descriptors::Room,
     hosts,
     http::{
@@ -125,11 +131,16 @@ impl App {
             max_timeout_seconds: server.max_sandbox_timeout_seconds,
             execd_auth: config.runtime.execd_auth,
             execd_isolation: config.runtime.execd_isolation,
+            default_policy: default_policy(config)?,
+            storage: config.storage.rules(hosts::storage_view(config)),
+            enforces_addresses: config.egress.mode == EgressMode::DnsNft,
             renewal: config.renew_intent.enabled.then(|| RenewalLimits {
                 min_interval: Duration::from_secs(config.renew_intent.min_interval_seconds),
                 concurrency: config.renew_intent.redis.consumer_concurrency,
             }),
             quotas: config.quotas.quotas(),
+            pools: config.pools.limits(),
+            templates: config.templates.limits(),
             metrics: config.history.metrics,
             commands: config.history.commands,
             history_seconds: config.history.seconds(),
@@ -411,9 +422,49 @@ async fn docker(config: &Config, store: &dyn Store) -> anyhow::Result<Arc<dyn Ru
         execd,
         config.proxy.resolve_internal,
         &config.secure_runtime,
+        &config.egress,
+        config.storage.runtime_config(hosts::storage_view(config)),
     );
     let settings = settings.context("docker.seccomp_profile")?;
-    Ok(Arc::new(DockerRuntime::new(settings)?))
+    let runtime = DockerRuntime::new(settings)?;
+    require_secure_runtime(runtime.check_secure_runtime().await)?;
+    Ok(Arc::new(runtime))
+}
+
+/// Stops the start when the engine lacks the configured secure runtime: no create could succeed
+/// (contract: lifecycle §18). An engine that is away may have it.
+fn require_secure_runtime(check: SecureCheck) -> anyhow::Result<()> {
+    match check {
+        SecureCheck::Present => Ok(()),
+        SecureCheck::Absent { wanted, has } => anyhow::bail!(
+            "secure_runtime.docker_runtime: the engine has no runtime {:?} for {}, only {}; install it \
+             and register it with the engine (\"runtimes\" in /etc/docker/daemon.json), or name \
+             another one",
+            wanted.name,
+            wanted.kind,
+            has.join(", ")
+        ),
+        SecureCheck::Unknown { reason } => {
+            warn!(
+                reason,
+                "cannot check that the engine has the runtime of [secure_runtime]; without it, \
+                 creates fail"
+            );
+            Ok(())
+        }
+    }
+}
+
+/// The network policy of sandboxes whose request has none.
+fn default_policy(config: &Config) -> anyhow::Result<Option<Arc<str>>> {
+    let is_docker = config.runtime.kind == RuntimeType::Docker;
+    // The addresses of a server that does not reach sandboxes at theirs may not be their host's.
+    let own = match is_docker && config.proxy.resolve_internal {
+        true => hosts::own_addresses(),
+        false => Vec::new(),
+    };
+    let policy = config.egress.default_policy(&own);
+    policy.context("egress.default_allow")
 }
 
 /// execd lies beside the server, unless the environment says otherwise.
@@ -423,4 +474,32 @@ fn execd_path() -> anyhow::Result<PathBuf> {
     }
     let own = std::env::current_exe().context("cannot tell where this program lies")?;
     Ok(own.with_file_name("execd"))
+}
+
+#[cfg(test)]
+mod tests {
+    use osb_runtime::{SecureKind, SecureRuntime};
+
+    use super::*;
+
+    #[test]
+    fn a_secure_runtime_that_the_engine_lacks_stops_the_start() {
+        let absent = SecureCheck::Absent {
+            wanted: SecureRuntime::usual(SecureKind::Gvisor),
+            has: vec!["kata".to_owned(), "runc".to_owned()],
+        };
+        let text = require_secure_runtime(absent).unwrap_err().to_string();
+        for part in [
+            "secure_runtime.docker_runtime: ",
+            "\"runsc\" for gVisor, only kata, runc;",
+            "daemon.json",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        let away = SecureCheck::Unknown {
+            reason: "the engine is away".to_owned(),
+        };
+        assert!(require_secure_runtime(away).is_ok());
+        assert!(require_secure_runtime(SecureCheck::Present).is_ok());
+    }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use osb_protocol::identity::Role;
 use osb_service::build_info::BuildInfo;
+use secrecy::SecretString;
 
 /// The OpenSandbox server: REST API and console.
 #[derive(Debug, Parser)]
@@ -48,6 +49,29 @@ pub enum Command {
     /// Save the store, put a saved one back, look for damage.
     #[command(subcommand)]
     Store(StoreCommand),
+    /// Copy the snapshots of another OpenSandbox server, from its SQLite file, into the store; a server may
+    /// be running. Snapshots that the store has already are skipped.
+    MigrateSnapshots {
+        /// SQLite file of the other server. It is only read.
+        #[arg(
+            long,
+            value_name = "SQLITE_PATH",
+            default_value = "~/.opensandbox/opensandbox.db"
+        )]
+        from: PathBuf,
+        /// Connection string of a store in PostgreSQL; the configured store when absent.
+        #[arg(long, value_name = "POSTGRESQL_DSN")]
+        to: Option<SecretString>,
+        /// Only count, and write nothing.
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Ask the running server whether it answers. Exit status 1 means that it does not.
+    Health {
+        /// Also whether sandboxes can be created.
+        #[arg(long)]
+        ready: bool,
+    },
     /// Collect what a report about a problem needs, without secrets, in a new archive.
     SupportBundle {
         /// The archive; named by the time when absent.

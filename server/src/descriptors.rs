@@ -1,9 +1,6 @@
-//! File descriptors: how many there may be, and what they are enough for.
+//! File descriptors: what the present limit is enough for.
 
-use rustix::{
-    io::Errno,
-    process::{Resource, Rlimit, getrlimit, setrlimit},
-};
+use rustix::process::{Resource, getrlimit};
 
 /// Descriptors of everything but connections: the store, the engine's events, the log, the listener.
 const OTHERS: u64 = 128;
@@ -41,42 +38,9 @@ impl Room {
     }
 }
 
-/// Raises the soft limit of the process to its hard one: systemd and shells leave it at 1024 for the
-/// sake of `select(2)`, which this program does not use. Returns the limit.
-///
-/// # Errors
-/// When the system refuses; the old limit stays.
-pub fn raise() -> Result<u64, Errno> {
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current != limit.maximum {
-        setrlimit(
-            Resource::Nofile,
-            Rlimit {
-                current: limit.maximum,
-                maximum: limit.maximum,
-            },
-        )?;
-    }
-    Ok(limit.maximum.unwrap_or(u64::MAX))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_soft_limit_becomes_the_hard_one() {
-        let Some(hard) = getrlimit(Resource::Nofile).maximum else {
-            return assert_eq!(raise().unwrap(), u64::MAX);
-        };
-        let lower = Rlimit {
-            current: Some(hard - 1),
-            maximum: Some(hard),
-        };
-        setrlimit(Resource::Nofile, lower).unwrap();
-        assert_eq!(raise().unwrap(), hard);
-        assert_eq!(getrlimit(Resource::Nofile).current, Some(hard));
-    }
 
     #[test]
     fn the_systemd_unit_allows_as_many_as_are_used() {

@@ -8,7 +8,7 @@ use osb_server::{
     app::App,
     cli::{Cli, Command, ConfigCommand, StoreCommand},
     config::{self, Config, LoadedConfig, LogSection},
-    descriptors, guard,
+    guard,
     http::serve,
     maintenance::{self, RunningInstallation},
     manage::{self, AccountRules},
@@ -17,10 +17,12 @@ use osb_server::{
 use osb_service::{
     Drained, Supervisor,
     build_info::BuildInfo,
+    descriptors,
     log_file::LogFile,
     signal,
     telemetry::{self, Receivers},
 };
+use secrecy::SecretString;
 use tracing::{debug, info, warn};
 
 /// Which build this is.
@@ -30,13 +32,23 @@ const DRAIN: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
     let cli = Cli::of_process(BUILD);
+    if cfg!(target_feature = "crt-static") {
+        // A release is linked with a C library of its own.
+        osb_otlp::resolve_without_plugins();
+    }
     let done = match cli.command {
+        Some(Command::MigrateSnapshots { from, to, dry_run }) => {
+            return migrate_snapshots(cli.config, from, to, dry_run);
+        }
         Some(Command::InitConfig {
             path,
             example: _,
             force,
         }) => init_config(path, force),
         Some(Command::Config(ConfigCommand::Show { json })) => show_config(cli.config, json),
+        Some(Command::Health { ready }) => administer(cli.config, async |config| {
+            maintenance::health(config, ready).await
+        }),
         Some(Command::SupportBundle { file }) => support_bundle(cli.config, file),
         Some(Command::Store(command)) => maintain_store(cli.config, command),
         Some(Command::User { command }) => administer(cli.config, async |config| {
@@ -56,11 +68,37 @@ fn main() -> ExitCode {
     }
 }
 
-fn init_config(path: PathBuf, force: bool) -> anyhow::Result<()> {
-    let path = match (path.strip_prefix("~"), std::env::var_os("HOME")) {
+/// Programs read the output of this command: also a failure goes to the standard output (contract:
+/// lifecycle A10).
+fn migrate_snapshots(
+    flag: Option<PathBuf>,
+    from: PathBuf,
+    to: Option<SecretString>,
+    dry_run: bool,
+) -> ExitCode {
+    let from = in_home(from);
+    let done = administer(flag, async |config| {
+        maintenance::migrate_snapshots(config, &from, to, dry_run).await
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("Failed to migrate snapshots: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A path that may begin with `~`.
+fn in_home(path: PathBuf) -> PathBuf {
+    match (path.strip_prefix("~"), std::env::var_os("HOME")) {
         (Ok(rest), Some(home)) => PathBuf::from(home).join(rest),
         _ => path,
-    };
+    }
+}
+
+fn init_config(path: PathBuf, force: bool) -> anyhow::Result<()> {
+    let path = in_home(path);
     config::write_example(&path, force)?;
     println!(
         "wrote {}: set server.api_key, then run opensandbox-server",

@@ -12,15 +12,15 @@ use crate::{
     },
     process::{self, find_program, run},
     repo::Repo,
-    step::{notice, step},
+    step::{in_parallel, notice, step},
     test::{self, Options, tally::Tally},
 };
 
 /// Runs the gates, then all tests. A failing gate counts as a failed test.
 pub(crate) fn ci(repo: &Repo, options: &Options) -> ExitCode {
     let mut tally = Tally::default();
-    let mut gate = |name: &str, check: &dyn Fn() -> Result<()>| {
-        tally += match step(name, check) {
+    let mut count = |checked: Result<()>| {
+        tally += match checked {
             Ok(()) => Tally::PASSED,
             Err(error) => {
                 notice(&format!("FAILED: {error:#}"));
@@ -28,18 +28,30 @@ pub(crate) fn ci(repo: &Repo, options: &Options) -> ExitCode {
             }
         };
     };
-    gate("check the format", &|| {
+    count(step("check the format", || {
         run(cargo(repo).args(["fmt", "--all", "--check"]))
-    });
-    gate("check the lints", &|| {
-        run(cargo(repo).args(["clippy", "--all-targets", "--", "--deny", "warnings"]))
-    });
-    gate("build the wasm", &|| {
-        wasm::build(
-            repo,
-            Toolchain::ensure(WASM, &Installer::new(options.may_install()))?,
-        )
-    });
+    }));
+    // The wasm ends with minutes of work for one processor.
+    let checked = in_parallel(
+        || {
+            let clippy = ["clippy", "--all-targets", "--", "--deny", "warnings"];
+            let lints = || run(cargo(repo).args(clippy));
+            Ok(step("check the lints", lints))
+        },
+        || {
+            let installer = Installer::new(options.may_install());
+            let build = || wasm::build(repo, Toolchain::ensure(WASM, &installer)?);
+            Ok(step("build the wasm", build))
+        },
+    );
+    match checked {
+        Ok((lints, wasm)) => {
+            count(lints);
+            count(wasm);
+        }
+        Err(error) => count(Err(error)),
+    }
+    let mut gate = |name: &str, check: &dyn Fn() -> Result<()>| count(step(name, check));
     gate("check the types of the browser tests", &|| {
         node::packages(repo, &Installer::new(options.may_install()))?;
         run(Command::new("node")

@@ -7,6 +7,7 @@ mod ci;
 mod duration;
 mod host;
 mod interrupt;
+mod package;
 mod process;
 mod progress;
 mod repo;
@@ -25,7 +26,7 @@ use crate::{build::Profile, host::Installer, repo::Repo};
 #[derive(Parser)]
 #[command(
     bin_name = "cargo xtask",
-    about = "Set up, build, run, test and measure OpenSandbox"
+    about = "Set up, build, package, run, test and measure OpenSandbox"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -34,7 +35,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Build the release artifacts into target/dist: opensandbox-server with its console, and execd
+    /// Build the release artifacts into target/dist: opensandbox-server with its console, execd, and
+    /// egress
     Build {
         /// Build with optimisation, as for a release
         #[arg(long)]
@@ -46,6 +48,9 @@ enum Command {
         #[arg(long)]
         no_install: bool,
     },
+    /// Build what is published for users into target/package: static programs, archives, a Debian
+    /// package, bills of materials, licences and checksums
+    Package(package::Options),
     /// Set up this machine, build, and run the server with its console
     Up(up::Options),
     /// Stop the server that `up` started
@@ -92,6 +97,7 @@ fn run(command: Command) -> Result<ExitCode> {
             println!("{}", dist.display());
             Ok(ExitCode::SUCCESS)
         }
+        Command::Package(options) => package::package(&repo, &options),
         Command::Up(options) => up::up(&repo, &options),
         Command::Down => up::down(),
         Command::Test(options) => Ok(test::test(&repo, &options)),

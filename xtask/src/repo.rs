@@ -68,6 +68,11 @@ impl Repo {
         self.path("target/dist-test")
     }
 
+    /// Packages for users, with the programs in them.
+    pub(crate) fn package(&self) -> PathBuf {
+        self.path("target/package")
+    }
+
     /// Files the console serves; embedded by the server's build script.
     pub(crate) fn site(&self) -> PathBuf {
         self.path("target/site")

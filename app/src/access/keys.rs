@@ -1,23 +1,33 @@
 //! API keys: the list, and the form that makes one.
 
 use leptos::{ev, prelude::*};
-use leptos_router::hooks::use_query_map;
 use osb_protocol::identity::{ApiKey, IssuedApiKey, Role};
 
 use super::{
     KeyForm, api,
     confirm::Confirm,
-    form::{self, Field, RoleField, TextField},
     forms::LIFETIMES,
     issued::{ISSUED, Issued, IssuedKey},
-    shown::{Progress, Shown},
+    role_field::RoleField,
+    shown::Shown,
     users::{TENANTS, tenant_help},
 };
 use crate::{
     browser,
-    ui::{Age, Clock, Icon, When},
+    form::{self, Field, Progress, TextField},
+    query_string::use_query,
+    ui::{Age, Clock, ColumnTitle, Icon, TableHead, When},
 };
 
+/// Titles of the columns of API keys.
+const TITLES: &[ColumnTitle] = &[
+    ColumnTitle::new("Name"),
+    ColumnTitle::new("Role"),
+    ColumnTitle::new("Tenant"),
+    ColumnTitle::new("Last used"),
+    ColumnTitle::new("Validity"),
+    ColumnTitle::new("Actions").hidden(),
+];
 /// Parameter of the page's URL: the id of a key to replace.
 const REPLACE: &str = "replace";
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
@@ -57,7 +67,7 @@ pub(super) fn KeysSection(shown: Shown, needs_tenant: bool) -> impl IntoView {
         let keys = keys.get().into_iter();
         keys.filter(|key| works(key) == wanted).collect::<Vec<_>>()
     };
-    let params = use_query_map();
+    let params = use_query();
     let replaced = Memo::new(move |_| {
         let id = params.read().get(REPLACE)?;
         keys.read().iter().find(|key| key.id == id).cloned()
@@ -208,18 +218,7 @@ fn KeyTable(shown: Shown, keys: Memo<Vec<ApiKey>>) -> impl IntoView {
     let identity = |key: &ApiKey| (key.id.clone(), key.revoked_at, key.last_used_at);
     view! {
         <table class="account-table">
-            <thead>
-                <tr>
-                    <th scope="col">"Name"</th>
-                    <th scope="col">"Role"</th>
-                    <th scope="col">"Tenant"</th>
-                    <th scope="col">"Last used"</th>
-                    <th scope="col">"Validity"</th>
-                    <th scope="col">
-                        <span class="visually-hidden">"Actions"</span>
-                    </th>
-                </tr>
-            </thead>
+            <TableHead of=TITLES />
             <tbody>
                 <For each=move || keys.get() key=identity children=row />
             </tbody>

@@ -2,11 +2,11 @@
 
 mod api;
 mod confirm;
-mod form;
 mod forms;
 mod issued;
 mod keys;
 mod page;
+mod role_field;
 mod sessions;
 mod shown;
 mod users;

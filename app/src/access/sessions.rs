@@ -3,19 +3,25 @@
 use std::cmp::Reverse;
 
 use leptos::prelude::*;
-use leptos_router::hooks::use_query_map;
 use osb_protocol::identity::PrincipalKind;
 
-use super::{
-    api,
-    confirm::Confirm,
-    shown::{Progress, Shown},
-};
+use super::{api, confirm::Confirm, shown::Shown};
 use crate::{
-    ui::{Age, Icon, When},
+    form::Progress,
+    query_string::use_query,
+    ui::{Age, ColumnTitle, Icon, TableHead, When},
     view::SessionEntry,
 };
 
+/// Titles of the columns of sessions.
+const TITLES: &[ColumnTitle] = &[
+    ColumnTitle::new("Who"),
+    ColumnTitle::new("From"),
+    ColumnTitle::new("Signed in"),
+    ColumnTitle::new("Last used"),
+    ColumnTitle::new("Ends unless used"),
+    ColumnTitle::new("Actions").hidden(),
+];
 /// Sessions shown at first: programs that sign in without end leave many.
 const FIRST: usize = 20;
 
@@ -41,7 +47,7 @@ pub(super) fn SessionsSection(shown: Shown, sees_all: bool) -> impl IntoView {
         }
         sessions
     });
-    let params = use_query_map();
+    let params = use_query();
     let wants_all = Memo::new(move |_| params.read().get("sessions").as_deref() == Some("all"));
     let count = Memo::new(move |_| sessions.read().as_ref().map_or(0, Vec::len));
     let row = move |entry: SessionEntry| view! { <SessionRow shown entry /> };
@@ -77,18 +83,7 @@ pub(super) fn SessionsSection(shown: Shown, sees_all: bool) -> impl IntoView {
             </p>
             <p class="problem">{problem}</p>
             <table class="account-table">
-                <thead>
-                    <tr>
-                        <th scope="col">"Who"</th>
-                        <th scope="col">"From"</th>
-                        <th scope="col">"Signed in"</th>
-                        <th scope="col">"Last used"</th>
-                        <th scope="col">"Ends unless used"</th>
-                        <th scope="col">
-                            <span class="visually-hidden">"Actions"</span>
-                        </th>
-                    </tr>
-                </thead>
+                <TableHead of=TITLES />
                 <tbody>
                     <For each=list key=identity children=row />
                 </tbody>

@@ -6,16 +6,24 @@ use leptos::{ev, prelude::*};
 use osb_protocol::identity::User;
 
 use super::{
-    PasswordForm, UserChangeForm, UserForm, api,
-    confirm::Confirm,
-    form::{self, RoleField, TextField},
-    shown::{Progress, Shown},
+    PasswordForm, UserChangeForm, UserForm, api, confirm::Confirm, role_field::RoleField,
+    shown::Shown,
 };
 use crate::{
-    ui::{Age, Icon},
+    form::{self, Progress, TextField},
+    ui::{Age, ColumnTitle, Icon, TableHead},
     view::UserEntry,
 };
 
+/// Titles of the columns of users.
+const TITLES: &[ColumnTitle] = &[
+    ColumnTitle::new("Name"),
+    ColumnTitle::new("Role"),
+    ColumnTitle::new("Tenant"),
+    ColumnTitle::new("Last seen"),
+    ColumnTitle::new("Status"),
+    ColumnTitle::new("Actions").hidden(),
+];
 /// Id of the suggested tenants.
 pub(super) const TENANTS: &str = "tenants";
 
@@ -79,18 +87,7 @@ pub(super) fn UsersSection(shown: Shown, needs_tenant: bool) -> impl IntoView {
                 }
             >
                 <table class="account-table">
-                    <thead>
-                        <tr>
-                            <th scope="col">"Name"</th>
-                            <th scope="col">"Role"</th>
-                            <th scope="col">"Tenant"</th>
-                            <th scope="col">"Last seen"</th>
-                            <th scope="col">"Status"</th>
-                            <th scope="col">
-                                <span class="visually-hidden">"Actions"</span>
-                            </th>
-                        </tr>
-                    </thead>
+                    <TableHead of=TITLES />
                     <tbody>
                         <For each=move || users.get() key=identity children=row />
                     </tbody>

@@ -3,12 +3,8 @@
 use leptos::prelude::*;
 use osb_protocol::FieldError;
 
-use super::{
-    mirror::{Language, Target},
-    state::State,
-    summary::ProblemList,
-};
-use crate::ui::CodeBlock;
+use super::{more, state::State, summary::ProblemList};
+use crate::calls::{self, LanguageTabs};
 
 /// The request as code, following the form. While a field cannot be read there is no request, so it
 /// shows which one instead of code that would create something else.
@@ -22,7 +18,12 @@ pub(super) fn EquivalentCode(state: State) -> impl IntoView {
                 when=move || unreadable.read().is_empty()
                 fallback=move || view! { <Unreadable problems=unreadable /> }
             >
-                <Tabs state />
+                <LanguageTabs
+                    name="language"
+                    code=move |(language, target)| {
+                        calls::create(language, &target, &more::masked(&state.request.read().body))
+                    }
+                />
                 <Left state />
             </Show>
         </aside>
@@ -56,47 +57,15 @@ fn Left(state: State) -> impl IntoView {
             }
         })
     };
-    view! { {note} }.into_any()
-}
-
-/// A tab for each language. They are radio buttons, which work without script, and whose arrow keys
-/// browsers provide; style/create.css shows the code of the chosen one.
-#[component]
-fn Tabs(state: State) -> impl IntoView {
-    let target = RwSignal::new(Target::default());
-    Effect::new(move |_| {
-        if let Ok(origin) = window().location().origin() {
-            target.set(Target { origin });
-        }
-    });
-    let tab = |language: Language| {
-        view! {
-            <label>
-                <input
-                    type="radio"
-                    name="language"
-                    value=language.id()
-                    checked=language == Language::Curl
-                />
-                <span>{language.title()}</span>
-            </label>
-        }
+    let has_password = Memo::new(move |_| !state.form.read().auth_password.is_empty());
+    let password = move || {
+        has_password.get().then(|| {
+            view! {
+                <p class="help">
+                    "Write the password of the registry in place of " <code>{more::PASSWORD}</code> "."
+                </p>
+            }
+        })
     };
-    let code = move |language: Language| {
-        let code =
-            Signal::derive(move || language.code(&target.read(), &state.request.read().body));
-        view! {
-            <div class="mirror-code" data-language=language.id()>
-                <CodeBlock code what=format!("the code for {}", language.title()) />
-            </div>
-        }
-    };
-    view! {
-        <fieldset class="mirror-tabs">
-            <legend class="visually-hidden">"Language"</legend>
-            {Language::ALL.map(tab).collect_view()}
-        </fieldset>
-        {Language::ALL.map(code).collect_view()}
-    }
-    .into_any()
+    view! { {note} {password} }.into_any()
 }

@@ -2,7 +2,18 @@
 
 use leptos::{ev, html, prelude::*};
 
-use super::{Field, host_images, kept::KeptVariables, lifetime, pairs::PairsField, state::State};
+use super::{
+    Field,
+    advanced::Advanced,
+    as_json::AsJson,
+    host_images,
+    inputs::{CommandField, TextField, TextInput},
+    kept::KeptVariables,
+    lifetime,
+    pairs::PairsField,
+    source_field::{Offered, SourceField},
+    state::State,
+};
 use crate::view::{HostImages, ServerInfo};
 
 /// Ids of the suggestions, and the suggested amounts.
@@ -17,6 +28,8 @@ pub(super) fn Fields(
     state: State,
     /// The images on the host.
     images: StoredValue<HostImages>,
+    /// The snapshots that are ready, and the templates that are made.
+    offered: StoredValue<Offered>,
     /// Whether the variables of the original are known, if this is to be a copy.
     are_known: bool,
 ) -> impl IntoView {
@@ -27,15 +40,19 @@ pub(super) fn Fields(
         let all = images.images.iter().flatten();
         all.map(|image| image.reference.clone()).collect::<Vec<_>>()
     });
+    // A template says what runs in the sandbox, and its limits.
+    let is_whole = Memo::new(move |_| state.form.read().is_of_template());
     view! {
         <TextField state field=Field::Name name="name"
             help="The label that is its title in lists. May be empty." />
-        <TextField state field=Field::Image name="image" list=IMAGES help=image_note />
+        <SourceField state offered images=IMAGES image_note />
         <Suggestions id=IMAGES of=names />
-        <TextField state field=Field::Entrypoint name="entrypoint"
-            help="The sandbox lives as long as this command. Quotes group words, as in a shell." />
+        <div class="source-part" class:off=move || is_whole.get()>
+            <CommandField state field=Field::Entrypoint name="entrypoint"
+                help="The sandbox lives as long as this command. Quotes group words, as in a shell." />
+        </div>
         <LifetimeField state />
-        <div class="pair">
+        <div class="pair source-part" class:off=move || is_whole.get()>
             <TextField state field=Field::Cpu name="cpu" list=CPUS.0 help="Cores: 0.5 or 500m. Empty: no limit." />
             <TextField state field=Field::Memory name="memory" list=MEMORIES.0 help="512Mi, 2Gi … Empty: no limit." />
         </div>
@@ -47,6 +64,8 @@ pub(super) fn Fields(
         </PairsField>
         <PairsField state field=Field::Metadata name="metadata" what="Label"
             help="To find the sandbox by. " line_help="One per line: name=value." />
+        <Advanced state />
+        <AsJson state />
     }
     .into_any()
 }
@@ -75,81 +94,6 @@ impl<const N: usize> From<[&str; N]> for SuggestedTexts {
     }
 }
 
-/// A field with its label, help and problem.
-#[component]
-fn TextField(
-    state: State,
-    field: Field,
-    name: &'static str,
-    #[prop(into)] help: Signal<String>,
-    /// Id of its suggestions.
-    #[prop(optional)]
-    list: Option<&'static str>,
-) -> impl IntoView {
-    view! {
-        <div class="field">
-            <label for=name>{field.label()}</label>
-            <TextInput state field name list />
-            <p id=format!("{name}-help") class="help">{help}</p>
-            <p id=format!("{name}-problem") class="problem">{move || state.problem(field)}</p>
-        </div>
-    }
-    .into_any()
-}
-
-/// The input of a text field.
-#[component]
-fn TextInput(
-    state: State,
-    field: Field,
-    name: &'static str,
-    list: Option<&'static str>,
-) -> impl IntoView {
-    let initial = state
-        .form
-        .with_untracked(|form| form.text(field).to_owned());
-    let invalid = move || state.problem(field).is_some().then_some("true");
-    let input = NodeRef::<html::Input>::new();
-    follow(state, field, input);
-    view! {
-        <input
-            id=name
-            name=name
-            node_ref=input
-            type="text"
-            value=initial
-            list=list
-            spellcheck="false"
-            autocapitalize="off"
-            autocomplete="off"
-            aria-invalid=invalid
-            aria-describedby=format!("{name}-problem {name}-help")
-            on:input=move |event: ev::Event| state.edit(field, event_target_value(&event))
-        />
-    }
-    .into_any()
-}
-
-/// Lets an input follow the form, which changes with a preset. At first the form follows the input: the
-/// user may have typed before the page was live.
-fn follow(state: State, field: Field, input: NodeRef<html::Input>) {
-    let text = Memo::new(move |_| state.form.read().text(field).to_owned());
-    Effect::new(move |ran: Option<()>| {
-        let wanted = text.get();
-        let Some(input) = input.get() else {
-            return;
-        };
-        let shown = input.value();
-        if shown == wanted {
-            return;
-        }
-        match ran {
-            None => state.edit(field, shown),
-            Some(()) => input.set_value(&wanted),
-        }
-    });
-}
-
 #[component]
 fn LifetimeField(state: State) -> impl IntoView {
     let most = use_context::<ServerInfo>().and_then(|info| info.max_timeout_seconds);
@@ -165,6 +109,14 @@ fn LifetimeField(state: State) -> impl IntoView {
     let is_other = Memo::new(move |_| chosen() == lifetime::OTHER);
     let invalid = move || state.problem(Field::Ttl).is_some().then_some("true");
     let choose = move |event: ev::Event| state.choose_lifetime(event_target_value(&event));
+    let select = NodeRef::<html::Select>::new();
+    let shown = Memo::new(move |_| chosen());
+    Effect::new(move |ran: Option<()>| {
+        let wanted = shown.get();
+        if let (Some(()), Some(select)) = (ran, select.get()) {
+            select.set_value(&wanted);
+        }
+    });
     view! {
         <div class="field">
             <label for="lifetime">{Field::Ttl.label()}</label>
@@ -172,6 +124,7 @@ fn LifetimeField(state: State) -> impl IntoView {
                 <select
                     id="lifetime"
                     name="lifetime"
+                    node_ref=select
                     aria-invalid=move || if is_other.get() { None } else { invalid() }
                     aria-describedby="ttl-problem lifetime-help"
                     on:change=choose

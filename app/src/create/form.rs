@@ -12,11 +12,10 @@ use serde_json::{Value, json};
 
 use super::{
     defaults::{IDLE, PUBLIC_IMAGE},
-    lifetime, words,
+    field::{Field, MORE, NAME},
+    lifetime, more, network, source, words,
 };
 
-/// Label that is a sandbox's title in lists and on its page.
-const NAME: &str = "name";
 /// Problem of a form without an entry point.
 const NO_COMMAND: &str =
     "Name the command that the sandbox lives as long as, such as tail -f /dev/null.";
@@ -27,8 +26,14 @@ const NO_COMMAND: &str =
 pub struct CreateForm {
     /// The label `name`.
     pub name: String,
+    /// Which of the next three it is created from: `image`, `snapshot` or `template`.
+    pub source: String,
     /// Container image.
     pub image: String,
+    /// Id of a snapshot.
+    pub snapshot: String,
+    /// Id of a template, which also says what runs in the sandbox, and its limits.
+    pub template: String,
     /// Command line.
     pub entrypoint: String,
     /// The chosen lifetime: seconds, `manual` or `other`.
@@ -43,6 +48,22 @@ pub struct CreateForm {
     pub env: String,
     /// `name=value` lines.
     pub metadata: String,
+    /// The chosen network policy.
+    pub network: String,
+    /// Destinations of the policy, one a line, for the choices that have some.
+    pub network_rules: String,
+    /// `name=value` lines.
+    pub extensions: String,
+    /// User of the image's registry.
+    pub auth_user: String,
+    /// Password of that user. No page repeats it, see [`Self::forget_password`].
+    pub auth_password: String,
+    /// Whether endpoints need a token of their own.
+    pub secure_access: bool,
+    /// Command that runs before the entry point.
+    pub pre_start: String,
+    /// Further members of the request, as JSON.
+    pub more: String,
     /// Id of the sandbox that this one is a copy of, if it is one.
     pub from: String,
     /// Names of the variables whose values the server takes over from that sandbox, one a line.
@@ -53,7 +74,10 @@ impl Default for CreateForm {
     fn default() -> Self {
         Self {
             name: String::new(),
+            source: source::IMAGE.to_owned(),
             image: String::new(),
+            snapshot: String::new(),
+            template: String::new(),
             entrypoint: IDLE.to_owned(),
             lifetime: lifetime::usual(None),
             ttl: String::new(),
@@ -61,6 +85,14 @@ impl Default for CreateForm {
             memory: "512Mi".to_owned(),
             env: String::new(),
             metadata: String::new(),
+            network: network::USUAL.to_owned(),
+            network_rules: String::new(),
+            extensions: String::new(),
+            auth_user: String::new(),
+            auth_password: String::new(),
+            secure_access: false,
+            pre_start: String::new(),
+            more: String::new(),
             from: String::new(),
             kept: String::new(),
         }
@@ -76,120 +108,27 @@ pub struct Request {
     pub problems: Vec<FieldError>,
 }
 
-/// A field of the form, in the order of the page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "named as in CreateForm")]
-pub enum Field {
-    /// No field: shown above the form.
-    Form,
-    Name,
-    Image,
-    Entrypoint,
-    /// Both the chosen and the typed lifetime.
-    Ttl,
-    Cpu,
-    Memory,
-    Env,
-    Metadata,
-}
-
-impl Field {
-    /// The field for a place that an error names.
-    #[must_use]
-    pub fn of(problem: &FieldError) -> Self {
-        let mut parts = problem.loc.iter().skip(1).map(|part| match part {
-            Loc::Name(name) => name.as_str(),
-            Loc::Index(_) => "",
-        });
-        match (parts.next().unwrap_or_default(), parts.next()) {
-            ("image", _) => Self::Image,
-            ("entrypoint", _) => Self::Entrypoint,
-            ("env", _) => Self::Env,
-            ("resourceLimits", Some("memory")) => Self::Memory,
-            ("resourceLimits", _) => Self::Cpu,
-            ("timeout", _) => Self::Ttl,
-            ("metadata", Some(NAME)) => Self::Name,
-            ("metadata", _) => Self::Metadata,
-            _ => Self::Form,
-        }
-    }
-
-    /// All fields, in the order of the page.
-    pub(super) const ALL: [Self; 9] = [
-        Self::Form,
-        Self::Name,
-        Self::Image,
-        Self::Entrypoint,
-        Self::Ttl,
-        Self::Cpu,
-        Self::Memory,
-        Self::Env,
-        Self::Metadata,
-    ];
-
-    /// Its label in the page.
-    pub(super) fn label(self) -> &'static str {
-        match self {
-            Self::Form => "Request",
-            Self::Name => "Name",
-            Self::Image => "Image",
-            Self::Entrypoint => "Entry point",
-            Self::Ttl => "Lifetime",
-            Self::Cpu => "CPU",
-            Self::Memory => "Memory",
-            Self::Env => "Environment",
-            Self::Metadata => "Labels",
-        }
-    }
-
-    /// Name of its input, and its id in the page.
-    pub(super) fn input(self) -> Option<&'static str> {
-        match self {
-            Self::Name => Some("name"),
-            Self::Image => Some("image"),
-            Self::Entrypoint => Some("entrypoint"),
-            Self::Ttl => Some("ttl"),
-            Self::Cpu => Some("cpu"),
-            Self::Memory => Some("memory"),
-            Self::Env => Some("env"),
-            Self::Metadata => Some("metadata"),
-            Self::Form => None,
-        }
-    }
-
-    /// Where the focus goes for it: the first of these elements that is visible.
-    pub(super) fn focus_targets(self) -> &'static [&'static str] {
-        match self {
-            Self::Name => &["#name"],
-            Self::Image => &["#image"],
-            Self::Entrypoint => &["#entrypoint"],
-            Self::Ttl => &["#ttl", "#lifetime"],
-            Self::Cpu => &["#cpu"],
-            Self::Memory => &["#memory"],
-            Self::Env => &["#env-rows [aria-invalid]", "#env-rows input", "#env"],
-            Self::Metadata => &[
-                "#metadata-rows [aria-invalid]",
-                "#metadata-rows input",
-                "#metadata",
-            ],
-            Self::Form => &[],
-        }
-    }
-}
-
 impl CreateForm {
     /// Content of a text field.
     pub(super) fn text(&self, field: Field) -> &str {
         match field {
             Field::Name => &self.name,
             Field::Image => &self.image,
+            Field::Snapshot => &self.snapshot,
+            Field::Template => &self.template,
             Field::Entrypoint => &self.entrypoint,
             Field::Env => &self.env,
             Field::Cpu => &self.cpu,
             Field::Memory => &self.memory,
             Field::Ttl => &self.ttl,
             Field::Metadata => &self.metadata,
-            Field::Form => "",
+            Field::Network => &self.network_rules,
+            Field::Extensions => &self.extensions,
+            Field::AuthUser => &self.auth_user,
+            Field::AuthPassword => &self.auth_password,
+            Field::PreStart => &self.pre_start,
+            Field::More => &self.more,
+            Field::Form | Field::SecureAccess => "",
         }
     }
 
@@ -198,14 +137,28 @@ impl CreateForm {
         match field {
             Field::Name => self.name = text,
             Field::Image => self.image = text,
+            Field::Snapshot => self.snapshot = text,
+            Field::Template => self.template = text,
             Field::Entrypoint => self.entrypoint = text,
             Field::Env => self.env = text,
             Field::Cpu => self.cpu = text,
             Field::Memory => self.memory = text,
             Field::Ttl => self.ttl = text,
             Field::Metadata => self.metadata = text,
-            Field::Form => {}
+            Field::Network => self.network_rules = text,
+            Field::Extensions => self.extensions = text,
+            Field::AuthUser => self.auth_user = text,
+            Field::AuthPassword => self.auth_password = text,
+            Field::PreStart => self.pre_start = text,
+            Field::More => self.more = text,
+            Field::Form | Field::SecureAccess => {}
         }
+    }
+
+    /// Drops the password of the registry, also from the further members: browsers type it again.
+    pub fn forget_password(&mut self) {
+        self.auth_password.clear();
+        self.more = more::without_password(std::mem::take(&mut self.more));
     }
 
     /// The request of this form. Empty fields are left out, so that the server reports what is
@@ -217,10 +170,13 @@ impl CreateForm {
         let mut problem = |field: &'static str, msg: String| {
             problems.push(FieldError::body("unreadable", [Loc::from(field)], msg));
         };
-        if !self.image.trim().is_empty() {
-            body.insert("image".to_owned(), json!({ "uri": self.image.trim() }));
+        if let Some((member, value)) = self.source_of_request() {
+            body.insert(member.to_owned(), value);
         }
-        match words::split(&self.entrypoint) {
+        let is_whole = self.is_of_template() && !self.template.trim().is_empty();
+        match words::split(&self.entrypoint.replace("\r\n", "\n")) {
+            // A template has both.
+            _ if is_whole => {}
             Ok(words) if words.is_empty() => {}
             Ok(words) => {
                 body.insert("entrypoint".to_owned(), json!(words));
@@ -247,7 +203,9 @@ impl CreateForm {
             .into_iter()
             .filter(|(_, it)| !it.is_empty())
             .collect();
-        body.insert("resourceLimits".to_owned(), json!(limits));
+        if !is_whole {
+            body.insert("resourceLimits".to_owned(), json!(limits));
+        }
         match lifetime::seconds(&self.lifetime, &self.ttl) {
             Ok(None) => {}
             Ok(Some(seconds)) => {
@@ -255,10 +213,102 @@ impl CreateForm {
             }
             Err(why) => problem("timeout", why.to_owned()),
         }
+        match network::policy_of(&self.network, &self.network_rules) {
+            Ok(None) => {}
+            Ok(Some(policy)) => {
+                body.insert("networkPolicy".to_owned(), policy);
+            }
+            Err(why) => problem("networkPolicy", why),
+        }
+        match words::pairs(&self.extensions) {
+            Ok(pairs) if pairs.is_empty() => {}
+            Ok(pairs) => {
+                body.insert("extensions".to_owned(), json!(pairs));
+            }
+            Err(line) => problem("extensions", format!("Line {line} is not name=value.")),
+        }
+        if self.secure_access {
+            body.insert("secureAccess".to_owned(), json!(true));
+        }
+        match words::split(&self.pre_start.replace("\r\n", "\n")) {
+            Ok(words) if words.is_empty() => {}
+            Ok(words) => {
+                let hooks = json!({ "preStart": { "command": words } });
+                body.insert("lifecycle".to_owned(), hooks);
+            }
+            Err(why) => problems.push(FieldError::body(
+                "unreadable",
+                ["lifecycle", "preStart"],
+                format!("The command {why}."),
+            )),
+        }
+        if let Err(why) = more::merge(&mut body, &self.more) {
+            problems.push(FieldError::body("unreadable", [MORE], why));
+        }
         Request {
             body: Value::Object(body),
             problems,
         }
+    }
+
+    /// Whether it asks for a sandbox from a snapshot.
+    pub(super) fn is_of_snapshot(&self) -> bool {
+        self.source == source::SNAPSHOT
+    }
+
+    /// Has the page's address decide what it is created from.
+    pub(super) fn begin_from(&mut self, start: source::Start) {
+        match start {
+            source::Start::Snapshot(id) => self.set_snapshot(id),
+            source::Start::Template(id) => self.set_template(id),
+        }
+    }
+
+    /// Fills a snapshot in.
+    pub(super) fn set_snapshot(&mut self, snapshot: String) {
+        source::SNAPSHOT.clone_into(&mut self.source);
+        self.snapshot = snapshot;
+    }
+
+    /// Whether it asks for a sandbox from a template.
+    pub(super) fn is_of_template(&self) -> bool {
+        self.source == source::TEMPLATE
+    }
+
+    /// Fills a template in.
+    pub(super) fn set_template(&mut self, template: String) {
+        source::TEMPLATE.clone_into(&mut self.source);
+        self.template = template;
+    }
+
+    /// The member that says what the sandbox is created from.
+    fn source_of_request(&self) -> Option<(&'static str, Value)> {
+        let (member, id) = match self.source.as_str() {
+            source::SNAPSHOT => ("snapshotId", self.snapshot.trim()),
+            source::TEMPLATE => ("templateId", self.template.trim()),
+            _ => return Some(("image", self.image_of_request()?)),
+        };
+        (!id.is_empty()).then(|| (member, json!(id)))
+    }
+
+    /// The image with the credentials of its registry.
+    fn image_of_request(&self) -> Option<Value> {
+        let (image, user) = (self.image.trim(), self.auth_user.trim());
+        let mut members = serde_json::Map::new();
+        if !image.is_empty() {
+            members.insert("uri".to_owned(), json!(image));
+        }
+        let mut auth = serde_json::Map::new();
+        if !user.is_empty() {
+            auth.insert("username".to_owned(), json!(user));
+        }
+        if !self.auth_password.is_empty() {
+            auth.insert("password".to_owned(), json!(self.auth_password));
+        }
+        if !auth.is_empty() {
+            members.insert("auth".to_owned(), Value::Object(auth));
+        }
+        (!members.is_empty()).then_some(Value::Object(members))
     }
 
     /// All labels, the name included.
@@ -270,6 +320,15 @@ impl CreateForm {
             return Err(format!("The label {NAME} has a field of its own, above."));
         }
         Ok(labels)
+    }
+
+    /// What the sandbox that it created is called: its name, else its short id.
+    #[must_use]
+    pub fn title<'a>(&'a self, id: &'a osb_protocol::SandboxId) -> &'a str {
+        match self.name.trim() {
+            "" => id.short(),
+            name => name,
+        }
     }
 
     /// Names of the variables that are taken over: those that the form does not set itself.
@@ -293,13 +352,28 @@ impl CreateForm {
             field == Field::Form || unreadable.iter().all(|it| Field::of(it) != field)
         };
         let mut problems: Vec<_> = rules.into_iter().filter(is_readable).collect();
+        // A policy that is no choice of the field is a further member.
+        if self.network == network::USUAL && self.more.contains("networkPolicy") {
+            let of_field = problems.iter_mut();
+            let of_field = of_field.filter(|rule| Field::of(rule) == Field::Network);
+            of_field.for_each(|rule| {
+                let text = format!("{}: {}", rule.field(), rule.msg);
+                *rule = FieldError::body("value_error", [MORE], text);
+            });
+        }
         problems.iter_mut().for_each(|rule| self.reword(rule));
         problems.extend(unreadable);
         // The API misses the command only of a request that names an image.
         let has_command_problem = problems
             .iter()
             .any(|problem| Field::of(problem) == Field::Entrypoint);
-        if self.entrypoint.trim().is_empty() && !has_command_problem {
+        // Other sources bring a command of their own.
+        let has_other_source = self.is_of_snapshot()
+            || self.is_of_template()
+            || ["snapshotId", "templateId"]
+                .iter()
+                .any(|member| self.more.contains(member));
+        if self.entrypoint.trim().is_empty() && !has_command_problem && !has_other_source {
             let path = [Loc::from("entrypoint")];
             problems.push(FieldError::body("missing", path, NO_COMMAND));
         }
@@ -333,6 +407,18 @@ impl CreateForm {
     /// Puts a rule of the API into words of this form.
     fn reword(&self, rule: &mut FieldError) {
         match Field::of(rule) {
+            // The API names the image where both are missing.
+            Field::Image if self.is_of_snapshot() && self.snapshot.trim().is_empty() => {
+                let text = "Choose a snapshot that is ready.";
+                *rule = FieldError::body("missing", ["snapshotId"], text);
+            }
+            Field::Image if self.is_of_template() && self.template.trim().is_empty() => {
+                let text = "Choose a template that is made.";
+                *rule = FieldError::body("missing", ["templateId"], text);
+            }
+            Field::Ttl if self.is_of_template() && rule.kind == "missing" => {
+                "A sandbox from a template needs an end.".clone_into(&mut rule.msg);
+            }
             Field::Image if self.image.trim().is_empty() => {
                 rule.msg = format!("Name an image, such as {PUBLIC_IMAGE}.");
             }
@@ -342,7 +428,11 @@ impl CreateForm {
             Field::Ttl if rule.kind == "greater_than_equal" => {
                 "A sandbox lives for at least 1 minute.".clone_into(&mut rule.msg);
             }
-            Field::Env => {
+            Field::More if rule.loc.len() > 1 && rule.field() != MORE => {
+                rule.msg = format!("{}: {}", rule.field(), rule.msg);
+            }
+            Field::Network => rule.msg = format!("{}: {}", rule.field(), rule.msg),
+            Field::Env | Field::Extensions => {
                 if let Some(Loc::Name(name)) = rule.loc.get(2) {
                     rule.msg = format!("{name} {}", rule.msg);
                 }
@@ -365,11 +455,16 @@ impl CreateForm {
         let Request { body, problems } = self.request();
         let problems = self.problems(problems, backend.validate(&body));
         if !problems.is_empty() {
-            return Err(ConsoleError::Invalid { problems });
+            return backend.refuse_create(problems);
         }
         let created = match self.from.trim() {
             "" => backend.create(body).await,
             from => {
+                let mut body = body;
+                if let Value::Object(members) = &mut body {
+                    // The form began with the policy of the original: it was taken out on purpose.
+                    members.entry("networkPolicy").or_insert(Value::Null);
+                }
                 backend
                     .create_copy(body, &from.into(), self.kept_names())
                     .await

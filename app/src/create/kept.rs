@@ -3,7 +3,7 @@
 use leptos::{ev, html, prelude::*};
 
 use super::state::State;
-use crate::ui::Icon;
+use crate::{form::raw_text, ui::Icon};
 
 /// Names of the variables that the server takes over from another sandbox; each can be left out.
 #[component]
@@ -64,7 +64,7 @@ pub(super) fn KeptVariables(
                 aria-describedby="kept-help"
                 on:input=move |event: ev::Event| state.keep(event_target_value(&event))
             >
-                {super::pairs::raw_text(&initial)}
+                {raw_text(&initial)}
             </textarea>
         </div>
     }

@@ -1,27 +1,38 @@
 //! Creating a sandbox: the form, its request, the request as code, the page and its server
 //! functions.
 
+mod advanced;
 mod api;
+mod as_json;
 mod code;
 mod copy;
 mod defaults;
+mod field;
 mod fields;
 mod form;
+mod from_json;
 mod host_images;
+mod inputs;
 mod kept;
 mod lifetime;
-mod mirror;
+mod more;
+mod network;
+mod network_field;
 mod page;
 mod pairs;
 mod preset_list;
 mod presets;
+mod source;
+mod source_field;
 mod state;
 mod summary;
 #[cfg(feature = "ssr")]
 mod trial;
-mod words;
+mod unsent;
+pub(crate) mod words;
 
-pub use form::{CreateForm, Field, Request};
+pub use field::Field;
+pub use form::{CreateForm, Request};
 pub use page::CreatePage;
 #[cfg(feature = "ssr")]
 pub use presets::preset_images;

@@ -6,7 +6,7 @@
 
 use leptos::{ev, prelude::*, task::spawn_local};
 use leptos_meta::Title;
-use leptos_router::hooks::{use_navigate, use_query_map};
+use leptos_router::hooks::use_navigate;
 use osb_protocol::SandboxId;
 
 use super::{
@@ -17,15 +17,24 @@ use super::{
     lifetime,
     preset_list::PresetList,
     presets::Preset,
+    source::Start,
+    source_field::Offered,
     state::State,
     summary::{SUMMARY, Summary},
+    unsent::{Keeper, UnsentNote, forget},
 };
 use crate::{
     browser,
     error::ConsoleError,
     frame::Toasts,
+    query_string::use_query,
+    snapshot::{self, offers_snapshots},
+    template::{self, offers_templates},
     ui::{Icon, LoadError},
-    view::{Creation, HostImages, Original, PageStatus, ServerInfo, offers_changes},
+    view::{
+        Creation, HostImages, OfferedSnapshots, OfferedTemplates, Original, PageStatus, ServerInfo,
+        offers_changes,
+    },
 };
 
 /// The page.
@@ -33,7 +42,27 @@ use crate::{
 pub fn CreatePage() -> impl IntoView {
     let draft = SharedValue::new(use_context::<Draft>).into_inner();
     let images = Resource::new_blocking(|| (), |()| api::images());
-    let query = use_query_map();
+    let has_snapshots = offers_snapshots();
+    let snapshots = Resource::new_blocking(
+        || (),
+        move |()| async move {
+            match has_snapshots {
+                true => snapshot::offered().await,
+                false => Ok(OfferedSnapshots::default()),
+            }
+        },
+    );
+    let has_templates = offers_templates();
+    let templates = Resource::new_blocking(
+        || (),
+        move |()| async move {
+            match has_templates {
+                true => template::offered().await,
+                false => Ok(OfferedTemplates::default()),
+            }
+        },
+    );
+    let query = use_query();
     let from = Memo::new(move |_| query.read().get("from").map(SandboxId::new));
     let original = Resource::new_blocking(
         move || from.get(),
@@ -61,15 +90,22 @@ pub fn CreatePage() -> impl IntoView {
                 Suspend::new(async move {
                     // The form works without knowing them.
                     let images = images.await.unwrap_or_default();
+                    let offered = Offered {
+                        snapshots: snapshots.await.unwrap_or_default(),
+                        templates: templates.await.unwrap_or_default(),
+                    };
                     match original.await {
                         Some((id, Err(error))) => {
                             view! { <NoOriginal id error again=move |()| original.refetch() /> }
                                 .into_any()
                         }
                         Some((id, Ok(of))) => {
-                            view! { <Loaded draft images original=Some((id, of)) /> }.into_any()
+                            let original = Some((id, of));
+                            view! { <Loaded draft images offered original /> }.into_any()
                         }
-                        None => view! { <Loaded draft images original=None /> }.into_any(),
+                        None => {
+                            view! { <Loaded draft images offered original=None /> }.into_any()
+                        }
                     }
                 })
             }}
@@ -78,8 +114,8 @@ pub fn CreatePage() -> impl IntoView {
     .into_any()
 }
 
-/// The form of a new page.
-fn first_form(preset: Option<&Preset>) -> CreateForm {
+/// The form of a new page, with the preset or the source in its address.
+fn first_form(preset: Option<&Preset>, start: Option<Start>) -> CreateForm {
     let most = use_context::<ServerInfo>().and_then(|info| info.max_timeout_seconds);
     let mut form = CreateForm {
         lifetime: lifetime::usual(most),
@@ -87,6 +123,9 @@ fn first_form(preset: Option<&Preset>) -> CreateForm {
     };
     if let Some(preset) = preset {
         preset.fill(&mut form);
+    }
+    if let Some(start) = start {
+        form.begin_from(start);
     }
     form
 }
@@ -116,16 +155,28 @@ fn NoOriginal(
 
 /// Which sandbox is copied.
 #[component]
-fn CopyNote(id: SandboxId) -> impl IntoView {
+fn CopyNote(
+    id: SandboxId,
+    /// The label `name` of the original, if it has one.
+    name: Option<String>,
+    /// What is to be known about its network policy.
+    network: Option<&'static str>,
+) -> impl IntoView {
+    let (name, more) = match name {
+        Some(name) => (name, Some(id.short().to_owned())),
+        None => (id.short().to_owned(), None),
+    };
+    let mono = more.is_none().then_some("mono");
     view! {
         <p class="copy-note">
             <Icon name="copy" />
             <span>
                 "A copy of "
-                <a class="mono" href=format!("/console/sandboxes/{id}")>
-                    {id.short().to_owned()}
+                <a class=mono href=format!("/console/sandboxes/{id}")>
+                    {name}
                 </a>
-                ", created anew: its files are not copied."
+                {more.map(|id| view! { " (" <span class="mono">{id}</span> ")" })}
+                ", created anew: its files are not copied. " {network}
             </span>
         </p>
     }
@@ -136,21 +187,34 @@ fn CopyNote(id: SandboxId) -> impl IntoView {
 fn Loaded(
     draft: Option<Draft>,
     images: HostImages,
+    offered: Offered,
     /// What is copied.
     original: Option<(SandboxId, Original)>,
 ) -> impl IntoView {
-    let query = use_query_map();
+    let query = use_query();
     let preset = Memo::new(move |_| query.read().get("preset"));
+    let start = Memo::new(move |_| Start::of_query(|name| query.read().get(name)));
     let first = match &original {
         Some((id, original)) => copy::form_of(id, original),
-        None => first_form(preset.with_untracked(|id| Preset::named(id.as_deref()?))),
+        None => first_form(
+            preset.with_untracked(|id| Preset::named(id.as_deref()?)),
+            start.get_untracked(),
+        ),
     };
+    let keeper = Keeper::of(first.clone());
+    let is_refused = draft.is_some();
     let state = State::new(first, draft);
     // A rejected form has the names that were known when it was sent.
     let are_known = match &original {
         Some((_, original)) => original.variables.is_some(),
         None => true,
     };
+    let name = original.as_ref().and_then(|(_, original)| {
+        let name = original.metadata.get("name").map(|name| name.trim());
+        name.filter(|name| !name.is_empty()).map(str::to_owned)
+    });
+    let network = original.as_ref();
+    let network = network.and_then(|(_, original)| copy::network_note(&original.network_policy));
     let from = state.form.read_untracked().from.clone();
     let copied = (!from.is_empty()).then(|| SandboxId::new(from));
     // Links and the Back button change the preset.
@@ -164,14 +228,23 @@ fn Loaded(
         }
         id
     });
+    Effect::new(move |before: Option<Option<Start>>| {
+        let now = start.get();
+        if let (true, Some(start)) = (before.is_some_and(|before| before != now), now.clone()) {
+            state.start_from(start);
+        }
+        now
+    });
     let images = StoredValue::new(images);
+    let offered = StoredValue::new(offered);
     let may_create = offers_changes();
-    let submit = on_submit(state);
+    let submit = on_submit(state, keeper);
     view! {
         <div class="split">
             <div class="create">
+                <UnsentNote state keeper preset is_refused />
                 {match copied {
-                    Some(id) => view! { <CopyNote id /> }.into_any(),
+                    Some(id) => view! { <CopyNote id name network /> }.into_any(),
                     None => view! { <PresetList state images /> }.into_any(),
                 }}
                 <form
@@ -182,7 +255,7 @@ fn Loaded(
                     novalidate
                 >
                     <Summary state />
-                    <Fields state images are_known />
+                    <Fields state images offered are_known />
                     <div class="form-foot">
                         <button
                             type="submit"
@@ -212,7 +285,7 @@ fn Loaded(
 }
 
 /// Sends the form, and opens the page of the sandbox or shows why there is none.
-fn on_submit(state: State) -> impl Fn(ev::SubmitEvent) {
+fn on_submit(state: State, keeper: Keeper) -> impl Fn(ev::SubmitEvent) {
     let navigate = use_navigate();
     let toasts = Toasts::current();
     move |event: ev::SubmitEvent| {
@@ -221,12 +294,22 @@ fn on_submit(state: State) -> impl Fn(ev::SubmitEvent) {
             return;
         }
         let navigate = navigate.clone();
+        let kept = keeper.place();
         state.begin();
+        let lost = state.lost_values();
+        if !lost.is_empty() {
+            state.refuse(lost, None);
+            browser::focus_when_shown(SUMMARY);
+            return;
+        }
         spawn_local(async move {
             let (problems, refusal) = match api::create(state.form.get_untracked()).await {
                 // The sandbox's page follows its stages.
                 Ok(Creation::Made(id)) => {
-                    toasts.good(format!("{} is being created", id.short()));
+                    forget(&kept);
+                    let form = state.form.read_untracked();
+                    toasts.good(format!("{} is being created", form.title(&id)));
+                    drop(form);
                     navigate(&format!("/console/sandboxes/{id}"), Default::default());
                     return;
                 }

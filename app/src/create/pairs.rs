@@ -3,7 +3,7 @@
 use leptos::{ev, html, prelude::*};
 
 use super::{Field, state::State};
-use crate::{browser, ui::Icon};
+use crate::{browser, form::raw_text, ui::Icon};
 
 /// A row. Its key stays when rows above it are deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +107,19 @@ impl Rows {
         }
     }
 
+    /// Shows another text. Its rows have new keys, so that their inputs are made anew.
+    fn follow(self, text: &str) {
+        let known = self.list.with_untracked(|rows| text_of(rows));
+        if known == text {
+            return;
+        }
+        self.list.update(|rows| {
+            let first = rows.iter().map(|row| row.key + 1).max().unwrap_or_default();
+            *rows = rows_of(text);
+            rows.iter_mut().for_each(|row| row.key += first);
+        });
+    }
+
     fn name_of(self, key: u32) -> String {
         let rows = self.list.read();
         let row = rows.iter().find(|row| row.key == key);
@@ -140,6 +153,17 @@ pub(super) fn PairsField(
     };
     let as_text = RwSignal::new(false);
     let area = NodeRef::<html::Textarea>::new();
+    // A form that is filled in from JSON has other rows.
+    let text = Memo::new(move |_| state.form.read().text(field).to_owned());
+    Effect::new(move |ran: Option<()>| {
+        let wanted = text.get();
+        if ran.is_some() {
+            rows.follow(&wanted);
+            if let Some(area) = area.get_untracked().filter(|area| area.value() != wanted) {
+                area.set_value(&wanted);
+            }
+        }
+    });
     let toggle = move |_| {
         let text = state.form.read_untracked().text(field).to_owned();
         if as_text.get_untracked() {
@@ -277,15 +301,6 @@ fn adopt(input: NodeRef<html::Input>, known: String, take: impl Fn(String) + 'st
             }
         }
     });
-}
-
-/// Text inside a `<textarea>`. The server's renderer does not escape it, so this does; the browser
-/// creates a text node, which needs no escapes.
-pub(super) fn raw_text(text: &str) -> String {
-    if cfg!(target_arch = "wasm32") {
-        return text.to_owned();
-    }
-    text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::{
     CreateForm,
     defaults::{BASE_IMAGE, IDLE, PUBLIC_IMAGE},
+    source,
 };
 
 /// A preset: an image with what goes with it.
@@ -96,6 +97,7 @@ impl Preset {
 
     /// Fills a form in. What belongs to no image, such as labels, stays.
     pub(super) fn fill(&self, form: &mut CreateForm) {
+        source::IMAGE.clone_into(&mut form.source);
         for (field, text) in [
             (&mut form.image, self.image),
             (&mut form.entrypoint, self.entrypoint),
@@ -108,7 +110,9 @@ impl Preset {
 
     /// Whether a form still has the image and the command of this preset.
     pub(super) fn is_in(&self, form: &CreateForm) -> bool {
-        form.image.trim() == self.image && form.entrypoint.trim() == self.entrypoint
+        form.source == source::IMAGE
+            && form.image.trim() == self.image
+            && form.entrypoint.trim() == self.entrypoint
     }
 }
 

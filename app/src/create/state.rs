@@ -6,7 +6,10 @@ use leptos::{prelude::*, task::spawn_local};
 use osb_protocol::{FieldError, error::Loc};
 use serde::{Deserialize, Serialize};
 
-use super::{CreateForm, Field, api, form::Request, lifetime, presets::Preset};
+use super::{
+    CreateForm, Field, api, form::Request, from_json, lifetime, presets::Preset, source::Start,
+    words,
+};
 use crate::browser;
 
 /// Pause in typing after which the server checks the form.
@@ -35,6 +38,10 @@ pub(super) struct State {
     pub(super) busy: RwSignal<bool>,
     /// The request of the form.
     pub(super) request: Memo<Request>,
+    /// Variables whose values the tab did not keep: none of them is to become empty by that.
+    pub(super) awaited: RwSignal<Vec<String>>,
+    /// Counts how often the form was filled in as a whole.
+    pub(super) fillings: RwSignal<u32>,
     /// Fields that were typed in, or all after an attempt: only those show problems.
     touched: RwSignal<Vec<Field>>,
     /// Counts edits: an answer that is older than the last edit is dropped.
@@ -61,6 +68,8 @@ impl State {
             was_refused,
             busy: RwSignal::new(false),
             request: Memo::new(move |_| form.read().request()),
+            awaited: RwSignal::new(Vec::new()),
+            fillings: RwSignal::new(0),
             touched: RwSignal::new(touched),
             edits: StoredValue::new(0),
         }
@@ -83,6 +92,114 @@ impl State {
         self.touch(Field::Ttl);
     }
 
+    /// Notes what it is to be created from.
+    pub(super) fn choose_source(self, choice: String) {
+        if self.form.read_untracked().source != choice {
+            self.form.update(|form| form.source = choice);
+            self.touch(Field::Snapshot);
+            self.touch(Field::Template);
+        }
+    }
+
+    /// Fills in what the address of the page names.
+    pub(super) fn start_from(self, start: Start) {
+        let field = match start {
+            Start::Snapshot(_) => Field::Snapshot,
+            Start::Template(_) => Field::Template,
+        };
+        self.form.update(|form| form.begin_from(start));
+        self.touch(field);
+    }
+
+    /// Notes the chosen network policy.
+    pub(super) fn choose_network(self, choice: String) {
+        if self.form.read_untracked().network != choice {
+            self.form.update(|form| form.network = choice);
+            self.touch(Field::Network);
+        }
+    }
+
+    /// Notes whether endpoints are to need a token.
+    pub(super) fn secure(self, on: bool) {
+        self.form.update(|form| form.secure_access = on);
+        self.touch(Field::SecureAccess);
+    }
+
+    /// Fills the form in from a request as JSON. Returns the members that no field has.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub(super) fn fill_from_json(self, text: &str) -> Result<Vec<String>, String> {
+        let mut form = self.form.get_untracked();
+        let further = from_json::fill(&mut form, text)?;
+        self.awaited.set(Vec::new());
+        self.form.set(form);
+        self.fillings.update(|count| *count += 1);
+        Field::ALL.into_iter().for_each(|field| self.touch(field));
+        Ok(further)
+    }
+
+    /// Shows a form that the tab kept, but for the fields that were typed in meanwhile. `awaited` are
+    /// variables whose values it did not keep.
+    pub(super) fn restore(self, mut form: CreateForm, awaited: Vec<String>) {
+        let now = self.form.get_untracked();
+        self.touched.with_untracked(|touched| {
+            for field in touched {
+                form.set_text(*field, now.text(*field).to_owned());
+            }
+            if touched.contains(&Field::Ttl) {
+                form.lifetime.clone_from(&now.lifetime);
+            }
+            if touched.contains(&Field::SecureAccess) {
+                form.secure_access = now.secure_access;
+            }
+            if touched.contains(&Field::Snapshot) || touched.contains(&Field::Template) {
+                form.source.clone_from(&now.source);
+            }
+        });
+        let is_changed = |field: &Field| form.text(*field) != now.text(*field);
+        let changed: Vec<_> = Field::ALL.into_iter().filter(is_changed).collect();
+        self.awaited.set(awaited);
+        self.form.set(form);
+        self.fillings.update(|count| *count += 1);
+        changed.into_iter().for_each(|field| self.touch(field));
+    }
+
+    /// Shows a form in which nothing was typed.
+    pub(super) fn start_over(self, form: CreateForm) {
+        self.next_edit();
+        self.awaited.set(Vec::new());
+        self.touched.set(Vec::new());
+        self.problems.set(Vec::new());
+        self.refusal.set(None);
+        self.was_refused.set(false);
+        self.form.set(form);
+    }
+
+    /// A problem for each variable whose value was not kept and not typed again.
+    pub(super) fn lost_values(self) -> Vec<FieldError> {
+        let awaited = self.awaited.get_untracked();
+        let env = self.form.with_untracked(|form| words::pairs(&form.env));
+        let env = env.unwrap_or_default();
+        let lost = awaited.iter().filter(|name| {
+            let value = env.get(name.as_str());
+            value.is_some_and(String::is_empty)
+        });
+        lost.map(|name| {
+            let text =
+                format!("The value of {name} was not kept: type it again, or delete {name}.");
+            FieldError::body("missing", ["env", name.as_str()], text)
+        })
+        .collect()
+    }
+
+    /// These problems and those of values that were not kept, in the order of the page.
+    fn with_lost_values(self, mut problems: Vec<FieldError>) -> Vec<FieldError> {
+        problems.extend(self.lost_values());
+        problems.sort_by_key(Field::of);
+        problems
+    }
+
     /// Notes the names of the variables that are copied, one a line.
     pub(super) fn keep(self, names: String) {
         self.form.update(|form| form.kept = names);
@@ -99,7 +216,15 @@ impl State {
     /// Fills the form in from a preset.
     pub(super) fn fill(self, preset: &Preset) {
         self.form.update(|form| preset.fill(form));
-        for field in [Field::Image, Field::Entrypoint, Field::Cpu, Field::Memory] {
+        let filled = [
+            Field::Image,
+            Field::Snapshot,
+            Field::Template,
+            Field::Entrypoint,
+            Field::Cpu,
+            Field::Memory,
+        ];
+        for field in filled {
             self.touch(field);
         }
     }
@@ -115,6 +240,7 @@ impl State {
         let is_of_field = |problem: &FieldError| Field::of(problem) == field;
         if self.problems.read_untracked().iter().any(is_of_field) {
             let now = self.form.read_untracked().local_problems();
+            let now = self.with_lost_values(now);
             self.problems.update(|problems| {
                 problems.retain(|problem| !is_of_field(problem));
                 problems.extend(now.into_iter().filter(is_of_field));
@@ -146,8 +272,8 @@ impl State {
         };
         let answer = api::check(form.clone()).await;
         if self.edits.try_get_value() == Some(edit) {
-            self.problems
-                .set(answer.unwrap_or_else(|_| form.local_problems()));
+            let problems = answer.unwrap_or_else(|_| form.local_problems());
+            self.problems.set(self.with_lost_values(problems));
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 ///
 /// # Errors
 /// When a quote is not closed or the text ends in a backslash.
-pub(super) fn split(command: &str) -> Result<Vec<String>, &'static str> {
+pub(crate) fn split(command: &str) -> Result<Vec<String>, &'static str> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote: Option<char> = None;
@@ -52,7 +52,7 @@ pub(super) fn join(words: &[String]) -> String {
 ///
 /// # Errors
 /// The number (from 1) of the first line without a name or without `=`.
-pub(super) fn pairs(text: &str) -> Result<BTreeMap<String, String>, usize> {
+pub(crate) fn pairs(text: &str) -> Result<BTreeMap<String, String>, usize> {
     let mut pairs = BTreeMap::new();
     for (number, line) in text.lines().enumerate() {
         if line.trim().is_empty() || line.trim_start().starts_with('#') {

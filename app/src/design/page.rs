@@ -10,12 +10,20 @@ use crate::{
     error::ConsoleError,
     frame::Toasts,
     ui::{
-        Age, AtMinute, Chart, ChartData, CodeBlock, Confirm, CopyButton, Countdown, Dialog, Expiry,
-        Icon, Labels, Line, LoadError, OutcomeBadge, Question, Sparkline, StateBadge, Unit, When,
+        Age, AtMinute, Chart, ChartData, CodeBlock, ColumnTitle, Confirm, CopyButton, Countdown,
+        Dialog, Expiry, Icon, Labels, Line, LoadError, OutcomeBadge, Question, Sparkline,
+        StateBadge, TableHead, Unit, When,
     },
     view::Outcome,
 };
 
+/// Titles of the columns of the table.
+const TITLES: &[ColumnTitle] = &[
+    ColumnTitle::new("Name"),
+    ColumnTitle::new("State"),
+    ColumnTitle::new("Count"),
+    ColumnTitle::new("Time"),
+];
 /// Colours of style/tokens.css that surfaces and text are made of.
 const COLOURS: [&str; 18] = [
     "ground",
@@ -303,14 +311,7 @@ fn Tables(at: WireTime) -> impl IntoView {
             </nav>
             <table class="list">
                 <caption class="visually-hidden">"A table"</caption>
-                <thead>
-                    <tr>
-                        <th scope="col">"Name"</th>
-                        <th scope="col">"State"</th>
-                        <th scope="col">"Count"</th>
-                        <th scope="col">"Time"</th>
-                    </tr>
-                </thead>
+                <TableHead of=TITLES />
                 <tbody>
                     {row("train-7b", SandboxState::Running)}
                     {row("0b6c1f2e", SandboxState::Failed)}

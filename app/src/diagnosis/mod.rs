@@ -1,9 +1,16 @@
-//! The diagnostics tab: what happened to a sandbox, and what its container is set to.
+//! The diagnostics tab: why a sandbox is as it is, checks that run now, what happened to it, and what
+//! its container is set to.
 
 mod api;
+#[cfg(feature = "ssr")]
+pub mod backend;
+mod health;
+mod json;
 mod tab;
+mod wire;
 
 use tab::DiagnosisTab;
+pub use wire::{CheckEnd, HealthCheck};
 
 use crate::lazy::{Part, part};
 

@@ -1,18 +1,23 @@
 //! The view of the diagnostics tab.
 
-use leptos::{ev, prelude::*};
-use leptos_router::hooks::use_location;
+use leptos::prelude::*;
 use osb_protocol::{SandboxId, WireTime};
 
-use super::api;
+use super::{
+    HealthCheck, api,
+    health::{self, Health},
+    json::JsonTree,
+};
 use crate::{
     browser,
+    condition::Condition,
     tab::Current,
     ui::{CopyButton, Icon, LoadError},
     view::{Diagnosis, DiagnosisEvent},
 };
 
-/// Events and settings of the sandbox, as they are when the tab is opened or asked again.
+/// Why the sandbox is as it is, checks, and its events and settings as they are when the tab is opened
+/// or the checks run.
 #[component]
 pub fn DiagnosisTab() -> impl IntoView {
     let Some(Current(current)) = use_context() else {
@@ -21,15 +26,20 @@ pub fn DiagnosisTab() -> impl IntoView {
     let id = current.with_untracked(|detail| detail.sandbox.id.clone());
     let asked = id.clone();
     let first = Resource::new_blocking(|| (), move |()| api::read_diagnosis(asked.clone()));
+    let results = RwSignal::new(Vec::new());
+    let again = Callback::new(move |()| first.refetch());
     view! {
+        <Condition current />
+        <div class="diagnosis">
+            <Health id=id.clone() results again />
+        </div>
         <Transition fallback=|| view! { <div class="skeleton" aria-busy="true"><div class="skeleton-row"></div></div> }>
             {move || {
                 let id = id.clone();
-                let again = Callback::new(move |()| first.refetch());
                 Suspend::new(async move {
                     match first.await {
-                        Ok(Ok(diagnosis)) => view! { <Report id diagnosis again /> }.into_any(),
-                        Ok(Err(why)) => view! { <Nothing why again /> }.into_any(),
+                        Ok(Ok(diagnosis)) => view! { <Report id diagnosis results /> }.into_any(),
+                        Ok(Err(why)) => view! { <Nothing why /> }.into_any(),
                         Err(error) => view! { <LoadError error again /> }.into_any(),
                     }
                 })
@@ -39,39 +49,36 @@ pub fn DiagnosisTab() -> impl IntoView {
     .into_any()
 }
 
-/// Asks again; without script the browser loads the page again.
 #[component]
-fn Again(again: Callback<()>) -> impl IntoView {
-    let here = use_location().pathname;
-    let ask = move |event: ev::MouseEvent| {
-        event.prevent_default();
-        again.run(());
+fn Nothing(why: String) -> impl IntoView {
+    let current = use_context::<Current>();
+    let why = move || {
+        let lost = "The engine knows nothing of it any more.";
+        let ended = current.and_then(|current| current.of_ended(lost));
+        ended.unwrap_or_else(|| why.clone())
     };
-    view! {
-        <a class="button" rel="external" href=here on:click=ask>
-            <Icon name="refresh-cw" />
-            "Check again"
-        </a>
-    }
-    .into_any()
-}
-
-#[component]
-fn Nothing(why: String, again: Callback<()>) -> impl IntoView {
     view! {
         <section class="empty">
             <Icon name="stethoscope" />
             <h2>"No diagnostics"</h2>
             <p>{why}</p>
-            <Again again />
         </section>
     }
     .into_any()
 }
 
 #[component]
-fn Report(id: SandboxId, diagnosis: Diagnosis, again: Callback<()>) -> impl IntoView {
-    let report = text(&id, &diagnosis);
+fn Report(
+    id: SandboxId,
+    diagnosis: Diagnosis,
+    results: RwSignal<Vec<HealthCheck>>,
+) -> impl IntoView {
+    let known = text(&id, &diagnosis);
+    let report = Signal::derive(move || match results.read().as_slice() {
+        [] => known.clone(),
+        checks => format!("{known}\nHealth checks\n\n{}", health::text(checks)),
+    });
+    let raw = serde_json::to_string_pretty(&diagnosis.raw).unwrap_or_default();
     // The server's text is in UTC; hydration finds the same.
     let offset_minutes = RwSignal::new(0);
     Effect::new(move |_| offset_minutes.set(browser::minutes_east_of_utc()));
@@ -89,7 +96,6 @@ fn Report(id: SandboxId, diagnosis: Diagnosis, again: Callback<()>) -> impl Into
     view! {
         <div class="diagnosis">
             <div class="choices">
-                <Again again />
                 <a
                     class="button"
                     rel="external"
@@ -115,6 +121,16 @@ fn Report(id: SandboxId, diagnosis: Diagnosis, again: Callback<()>) -> impl Into
                 <pre class="log" tabindex="0" role="region" aria-label="What the runtime reports">
                     {diagnosis.inspection}
                 </pre>
+            </section>
+            <section aria-labelledby="raw-title">
+                <div class="card-head">
+                    <h2 id="raw-title">"Raw data"</h2>
+                    <span class="copy-report needs-script">
+                        <CopyButton text=raw what="the raw data" />
+                        "Copy JSON"
+                    </span>
+                </div>
+                <JsonTree value=diagnosis.raw />
             </section>
         </div>
     }
@@ -191,6 +207,7 @@ mod tests {
         let diagnosis = Diagnosis {
             events: vec![event(at, "Started"), event(None, "Restarted")],
             inspection: "State: Running\n".to_owned(),
+            raw: serde_json::Value::Null,
         };
         let text = text(&SandboxId::from("a"), &diagnosis);
         assert!(text.starts_with("Sandbox a\n\n2023-11-14T"), "{text}");

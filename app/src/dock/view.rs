@@ -9,6 +9,7 @@ use crate::{
     frame::{Dock, Panel, Shows},
     tab::Tab,
     ui::Icon,
+    view::offers_changes,
 };
 
 /// Step of the height with a key, in CSS pixels.
@@ -145,13 +146,19 @@ fn Tools(dock: Dock) -> impl IntoView {
             </a>
         })
     };
+    let may_open = offers_changes();
+    let open_words = match may_open {
+        true => "Further shell in this sandbox",
+        false => "Your role may look at sandboxes, and not open shells in them.",
+    };
     view! {
         <div class="dock-tools" role="group" aria-label="Dock tools">
             <button
                 type="button"
                 class="icon-button"
+                disabled=!may_open
                 aria-label="Further shell in this sandbox"
-                title="Further shell in this sandbox"
+                title=open_words
                 data-command="Further shell in the dock"
                 on:click=move |_| dock.open_further_shell()
             >

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     ui::{Icon, When},
-    view::EventsQuery,
+    view::{EventsQuery, snapshot_short, template_short},
 };
 
 /// What an actor is, in words.
@@ -134,43 +134,58 @@ pub(super) fn EntryRow(entry: AuditEntry) -> impl IntoView {
     .into_any()
 }
 
-/// What was acted on; a sandbox leads to its page.
+/// What was acted on; what has a page leads to it.
 #[component]
 fn Object(entry: AuditEntry) -> impl IntoView {
     let object = entry.object;
     if object.id.is_empty() {
         return view! { <span class="soft">{object.kind}</span> }.into_any();
     }
-    if object.kind != "sandbox" {
+    let page = page_of(&object.kind, &object.id);
+    let Some(page) = page else {
         let name = entry.changes.get("name").and_then(Value::as_str);
-        let name = name.map_or_else(|| short(&object.id), str::to_owned);
+        let name = name.map_or_else(|| short(&object.kind, &object.id), str::to_owned);
         return view! {
             <span class="soft">{object.kind} " "</span>
             <span title=object.id>{name}</span>
         }
         .into_any();
-    }
+    };
+    let name = short(&object.kind, &object.id);
     view! {
-        <span class="soft">"sandbox "</span>
-        <a class="mono" href=page_of(&object.id) title=object.id.clone()>
-            {short(&object.id)}
+        <span class="soft">{object.kind} " "</span>
+        <a class="mono" href=page title=object.id>
+            {name}
         </a>
     }
     .into_any()
 }
 
-fn short(id: &str) -> String {
-    SandboxId::from(id).short().to_owned()
+/// An object's id as its page shows it. A pool has its name for an id.
+fn short(kind: &str, id: &str) -> String {
+    match kind {
+        "pool" => id.to_owned(),
+        "snapshot" => snapshot_short(id).to_owned(),
+        "template" => template_short(id).to_owned(),
+        _ => SandboxId::from(id).short().to_owned(),
+    }
 }
 
-/// The page of a sandbox. Its id is any text that a client sent.
-fn page_of(id: &str) -> String {
+/// The page of an object, if that kind has pages. Its id is any text that a client sent.
+fn page_of(kind: &str, id: &str) -> Option<String> {
+    let list = match kind {
+        "pool" => "pools",
+        "sandbox" => "sandboxes",
+        "snapshot" => "snapshots",
+        "template" => "templates",
+        _ => return None,
+    };
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     let id = match id.bytes().all(is_plain) {
         true => id.to_owned(),
         false => Url::escape(id),
     };
-    format!("/console/sandboxes/{id}")
+    Some(format!("/console/{list}/{id}"))
 }
 
 /// Everything that the entry says.
@@ -302,7 +317,29 @@ mod tests {
 
     #[test]
     fn an_id_cannot_lead_elsewhere() {
-        assert_eq!(page_of("../x?y"), "/console/sandboxes/%2E%2E%2Fx%3Fy");
-        assert_eq!(page_of("0b6c-1f"), "/console/sandboxes/0b6c-1f");
+        let sandbox = |id| page_of("sandbox", id).unwrap();
+        assert_eq!(sandbox("../x?y"), "/console/sandboxes/%2E%2E%2Fx%3Fy");
+        assert_eq!(sandbox("0b6c-1f"), "/console/sandboxes/0b6c-1f");
+        let snapshot = page_of("snapshot", "0b6c-1f");
+        assert_eq!(snapshot.as_deref(), Some("/console/snapshots/0b6c-1f"));
+        let template = page_of("template", "tpl-0b6c-1f");
+        assert_eq!(template.as_deref(), Some("/console/templates/tpl-0b6c-1f"));
+        assert_eq!(
+            page_of("pool", "a/b").as_deref(),
+            Some("/console/pools/a%2Fb")
+        );
+        assert_eq!(page_of("user", "0b6c-1f"), None);
+    }
+
+    #[test]
+    fn an_object_is_called_as_on_its_page() {
+        assert_eq!(
+            short("pool", "a-long-name-of-a-pool"),
+            "a-long-name-of-a-pool"
+        );
+        let id = "ad1d885d-0b6c-4f1e-9d5a-1c2b3a4d5e6f";
+        assert_eq!(short("sandbox", id), "ad1d885d");
+        assert_eq!(short("snapshot", id), "ad1d885d");
+        assert_eq!(short("template", &format!("tpl-{id}")), "tpl-ad1d885d");
     }
 }

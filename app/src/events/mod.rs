@@ -5,6 +5,7 @@ mod entry;
 mod filter;
 mod page;
 
+pub(crate) use api::read_events;
 use page::EventsPage;
 
 use crate::lazy::{Part, part};

@@ -2,20 +2,31 @@
 
 use leptos::prelude::*;
 use leptos_meta::Title;
-use leptos_router::hooks::use_query_map;
 use osb_protocol::audit::AuditPage;
 
 use super::{api, entry::EntryRow, filter::FilterForm};
 use crate::{
     live::Live,
-    ui::{Icon, LoadError},
+    query_string::use_query,
+    ui::{ColumnTitle, Icon, LoadError, TableHead},
     view::{Answer, EventsQuery, EventsView},
 };
+
+/// Titles of the columns of entries.
+const TITLES: &[ColumnTitle] = &[
+    ColumnTitle::new("Time").class("e-at"),
+    ColumnTitle::new("Outcome").class("e-outcome"),
+    ColumnTitle::new("Action").class("e-action"),
+    ColumnTitle::new("Object").class("e-object"),
+    ColumnTitle::new("Who").class("e-who"),
+    ColumnTitle::new("From").class("e-from"),
+    ColumnTitle::new("Details").class("e-more").hidden(),
+];
 
 /// The page.
 #[component]
 pub fn EventsPage() -> impl IntoView {
-    let params = use_query_map();
+    let params = use_query();
     let query = Memo::new(move |_| EventsQuery::from_url(|name| params.read().get(name)));
     let events = Resource::new_blocking(move || query.get(), api::read_events);
     let refresh = move |event: leptos::ev::MouseEvent| {
@@ -151,19 +162,7 @@ fn Entries(page: AuditPage, query: EventsQuery) -> impl IntoView {
     view! {
         <table class="events">
             <caption class="visually-hidden">"Entries of the audit trail, newest first"</caption>
-            <thead>
-                <tr>
-                    <th scope="col" class="e-at">"Time"</th>
-                    <th scope="col" class="e-outcome">"Outcome"</th>
-                    <th scope="col" class="e-action">"Action"</th>
-                    <th scope="col" class="e-object">"Object"</th>
-                    <th scope="col" class="e-who">"Who"</th>
-                    <th scope="col" class="e-from">"From"</th>
-                    <th scope="col" class="e-more">
-                        <span class="visually-hidden">"Details"</span>
-                    </th>
-                </tr>
-            </thead>
+            <TableHead of=TITLES />
             <tbody>
                 {items.into_iter().map(|entry| view! { <EntryRow entry /> }).collect_view()}
             </tbody>

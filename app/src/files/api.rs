@@ -2,9 +2,9 @@
 //! an error.
 
 use leptos::prelude::*;
-use osb_protocol::SandboxId;
+use osb_protocol::{SandboxId, execd::file::Found};
 
-use super::{Change, Opened, Saved};
+use super::{Asked, Change, Opened, Replaced, Saved};
 use crate::error::ConsoleError;
 
 type Answer<T> = Result<Result<T, String>, ConsoleError>;
@@ -16,7 +16,41 @@ pub async fn open(id: SandboxId, path: String, from: u64, as_bytes: bool) -> Ans
     answer(backend.open(&id, &path, from, as_bytes).await)
 }
 
-/// Replaces the text of a file.
+/// What is below a folder.
+#[server(prefix = "/console/fn", endpoint = "files/find")]
+pub async fn find(
+    id: SandboxId,
+    path: String,
+    name: String,
+    text: String,
+    case: bool,
+) -> Answer<Found> {
+    let asked = Asked { name, text, case };
+    answer(super::backend::backend()?.find(&id, &path, &asked).await)
+}
+
+/// Which of these paths below a folder exist. `below` has them with a NUL after each.
+#[server(prefix = "/console/fn", endpoint = "files/taken")]
+pub async fn taken(id: SandboxId, folder: String, below: String) -> Answer<Vec<String>> {
+    let below: Vec<&str> = below.split_terminator('\0').collect();
+    answer(super::backend::backend()?.taken(&id, &folder, &below).await)
+}
+
+/// Replaces a text in files below a folder. `paths` has a NUL after each.
+#[server(prefix = "/console/fn", endpoint = "files/replace")]
+pub async fn replace(
+    id: SandboxId,
+    folder: String,
+    paths: String,
+    old: String,
+    new: String,
+) -> Answer<Replaced> {
+    let paths: Vec<&str> = paths.split_terminator('\0').collect();
+    let backend = super::backend::backend()?;
+    answer(backend.replace(&id, &folder, &paths, &old, &new).await)
+}
+
+/// Replaces the text of a file that has this stamp; without one, writes a file where nothing is.
 #[server(prefix = "/console/fn", endpoint = "files/save")]
 pub async fn save(
     id: SandboxId,

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use leptos::prelude::use_context;
-use osb_protocol::SandboxId;
+use osb_protocol::{SandboxId, execd::file::Found};
 
-use super::{Change, Opened, Saved};
+use super::{Asked, Change, Opened, Replaced, Saved};
 use crate::error::ConsoleError;
 
 /// What the tab asks for. Paths are absolute.
@@ -25,8 +25,38 @@ pub trait FileBackend: Send + Sync {
         as_bytes: bool,
     ) -> Result<Opened, ConsoleError>;
 
-    /// Replaces the text of a file that had this stamp when it was read. `None` replaces it in any
-    /// case.
+    /// What is below a folder, within limits.
+    ///
+    /// # Errors
+    /// [`ConsoleError::NotFound`] without the sandbox, and [`ConsoleError::Refused`].
+    async fn find(&self, id: &SandboxId, path: &str, asked: &Asked) -> Result<Found, ConsoleError>;
+
+    /// Those of the paths below a folder where something is.
+    ///
+    /// # Errors
+    /// [`ConsoleError::NotFound`] without the sandbox, and [`ConsoleError::Refused`].
+    async fn taken(
+        &self,
+        id: &SandboxId,
+        folder: &str,
+        below: &[&str],
+    ) -> Result<Vec<String>, ConsoleError>;
+
+    /// Replaces a text in files that were found below a folder.
+    ///
+    /// # Errors
+    /// [`ConsoleError::NotFound`] without the sandbox, and [`ConsoleError::Refused`].
+    async fn replace(
+        &self,
+        id: &SandboxId,
+        folder: &str,
+        paths: &[&str],
+        old: &str,
+        new: &str,
+    ) -> Result<Replaced, ConsoleError>;
+
+    /// Replaces the text of a file that had this stamp when it was read. With `None`, writes a file
+    /// where nothing is.
     ///
     /// # Errors
     /// [`ConsoleError::NotFound`] without the sandbox, and [`ConsoleError::Refused`].

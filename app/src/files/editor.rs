@@ -1,31 +1,25 @@
 //! Changes the text of a file: what changes is shown before it is saved, and a file that was changed
-//! meanwhile is not overwritten unasked. What was typed stays in the tab's memory until it is saved or
+//! or deleted meanwhile is not written unasked. What was typed stays in the tab's memory until it is saved or
 //! discarded.
 
-use leptos::{ev, html, prelude::*, task::spawn_local};
+use leptos::{ev, html, prelude::*};
+use osb_protocol::execd::file::FileKind;
 
 use super::{
-    Content, FileView, Opened, Saved, api,
-    diff::{LineKind, counts, difference},
+    Content, FileView,
+    diff::{LineKind, difference},
+    draft::Draft,
     here::Here,
+    line_ending::LineEnding,
+    saving::{SAVE, Saving, Step},
 };
-use crate::{browser::Memory, frame::Toasts, ui::Icon};
+use crate::{
+    frame::Toasts,
+    ui::{Confirm, Icon},
+};
 
 /// Bytes of the longest text that is edited here.
 pub(super) const MAX: u64 = 256 * 1024;
-
-/// How far the change is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
-    Writing,
-    /// The change is shown.
-    Review,
-    /// The file was changed meanwhile; its text and stamp now.
-    Conflict {
-        text: String,
-        stamp: String,
-    },
-}
 
 /// Edits the text of a whole file.
 #[component]
@@ -33,18 +27,24 @@ pub(super) fn Editor(here: Here, file: FileView, editing: RwSignal<bool>) -> imp
     let Content::Text(read) = file.content.clone() else {
         return ().into_any();
     };
-    let draft_name = format!("osb.file.{}.{}", here.id, file.path);
-    let draft = Memory::Tab.get(&draft_name).filter(|draft| *draft != read);
-    let is_restored = RwSignal::new(draft.is_some());
-    let text = RwSignal::new(draft.unwrap_or_else(|| read.clone()));
+    // A text area knows one line ending only.
+    let ending = LineEnding::of(&read);
+    let read = ending.shown(&read);
+    let draft = Draft::of(&here.id, &file.path);
+    let typed = draft.text().filter(|typed| *typed != read);
+    let is_restored = RwSignal::new(typed.is_some());
+    // A draft is a change of the file as it was when it was begun: if that has changed since, saving
+    // asks.
+    let begun = draft.base().filter(|_| typed.is_some());
+    let now = StoredValue::new(file.stamp());
+    let stamp = StoredValue::new(begun.unwrap_or_else(|| now.get_value()));
+    let text = RwSignal::new(typed.unwrap_or_else(|| read.clone()));
     let base = StoredValue::new(read);
-    let stamp = StoredValue::new(file.stamp());
     let step = RwSignal::new(Step::Writing);
     let busy = RwSignal::new(false);
-    let toasts = Toasts::current();
     let area = NodeRef::<html::Textarea>::new();
-    let name = StoredValue::new(draft_name);
-    let forget = move || name.with_value(|name| Memory::Tab.set(name, None));
+    let draft = StoredValue::new(draft);
+    let forget = move || draft.with_value(Draft::forget);
     let is_changed = Memo::new(move |_| text.with(|text| base.with_value(|base| text != base)));
 
     Effect::new(move |before: Option<()>| {
@@ -54,7 +54,7 @@ pub(super) fn Editor(here: Here, file: FileView, editing: RwSignal<bool>) -> imp
     });
     let on_input = move |event| {
         text.set(event_target_value(&event));
-        name.with_value(|name| Memory::Tab.set(name, Some(&text.read_untracked())));
+        draft.with_value(|draft| draft.keep(&text.read_untracked(), &stamp.get_value()));
     };
     let review = move || {
         if is_changed.get_untracked() {
@@ -72,39 +72,21 @@ pub(super) fn Editor(here: Here, file: FileView, editing: RwSignal<bool>) -> imp
         forget();
         editing.set(false);
     };
-    let (id, path, again) = (here.id.clone(), file.path.clone(), here.again);
-    let save = move |over: String| {
-        let (id, path) = (id.clone(), path.clone());
-        busy.set(true);
-        spawn_local(async move {
-            let end = api::save(id.clone(), path.clone(), text.get_untracked(), Some(over)).await;
-            match end {
-                Ok(Ok(Saved::Done { .. })) => {
-                    forget();
-                    toasts.good("Saved");
-                    editing.try_set(false);
-                    again.try_run(());
-                }
-                Ok(Ok(Saved::Conflict)) => match api::open(id, path, 0, false).await {
-                    Ok(Ok(Opened::File(now))) if now.is_whole() => {
-                        let stamp = now.stamp();
-                        if let Content::Text(text) = now.content {
-                            step.try_set(Step::Conflict { text, stamp });
-                        } else {
-                            toasts.bad("The file was changed since it was opened, and is no text any more. Nothing was saved.");
-                        }
-                    }
-                    Ok(Ok(_)) => {
-                        toasts.bad("Something else is at this path now. Nothing was saved.")
-                    }
-                    Ok(Err(why)) => toasts.bad(format!("{why} Nothing was saved.")),
-                    Err(error) => toasts.bad(error.to_string()),
-                },
-                Ok(Err(why)) => toasts.bad(why),
-                Err(error) => toasts.bad(error.to_string()),
-            }
-            busy.try_set(false);
-        });
+    let is_file = file.entry.kind == FileKind::File;
+    let saving = Saving {
+        id: here.id.clone(),
+        path: file.path.clone(),
+        mode: is_file.then_some(file.entry.mode),
+        ending,
+        text,
+        draft: draft.get_value(),
+        step,
+        busy,
+        editing,
+        again: here.again,
+        saved: here.saved,
+        toasts: Toasts::current(),
+        confirm: Confirm::current(),
     };
     let file_name = super::path::name(&file.path).to_owned();
     let body = move || match step.get() {
@@ -139,21 +121,28 @@ pub(super) fn Editor(here: Here, file: FileView, editing: RwSignal<bool>) -> imp
             .into_any()
         }
         Step::Review => {
-            let (save, over) = (save.clone(), stamp.get_value());
+            let (saving, over) = (saving.clone(), stamp.get_value());
             let old = base.get_value();
             view! {
                 <Difference old new=text.get_untracked() />
                 <div class="choices">
                     <button
+                        id=SAVE
                         type="button"
                         class="button primary"
                         autofocus=true
                         disabled=move || busy.get()
-                        on:click=move |_| save(over.clone())
+                        on:click=move |_| saving.save(Some(over.clone()))
                     >
                         "Save"
                     </button>
-                    <button type="button" class="button" on:click=move |_| step.set(Step::Writing)>
+                    // What is typed while a save is under way would be taken for saved.
+                    <button
+                        type="button"
+                        class="button"
+                        disabled=move || busy.get()
+                        on:click=move |_| step.set(Step::Writing)
+                    >
                         "Back to the text"
                     </button>
                 </div>
@@ -164,7 +153,7 @@ pub(super) fn Editor(here: Here, file: FileView, editing: RwSignal<bool>) -> imp
             text: theirs,
             stamp,
         } => {
-            let save = save.clone();
+            let saving = saving.clone();
             view! {
                 <p class="banner" data-tone="bad" role="alert">
                     <Icon name="triangle-alert" />
@@ -173,14 +162,21 @@ pub(super) fn Editor(here: Here, file: FileView, editing: RwSignal<bool>) -> imp
                 <Difference old=theirs new=text.get_untracked() />
                 <div class="choices">
                     <button
+                        id=SAVE
                         type="button"
                         class="button danger"
                         disabled=move || busy.get()
-                        on:click=move |_| save(stamp.clone())
+                        on:click=move |_| saving.save(Some(stamp.clone()))
                     >
                         "Overwrite it"
                     </button>
-                    <button type="button" class="button" on:click=move |_| step.set(Step::Writing)>
+                    // What is typed while a save is under way would be taken for saved.
+                    <button
+                        type="button"
+                        class="button"
+                        disabled=move || busy.get()
+                        on:click=move |_| step.set(Step::Writing)
+                    >
                         "Back to the text"
                     </button>
                 </div>
@@ -198,6 +194,7 @@ pub(super) fn Editor(here: Here, file: FileView, editing: RwSignal<bool>) -> imp
                     class="button"
                     on:click=move |_| {
                         forget();
+                        stamp.set_value(now.get_value());
                         text.set(base.get_value());
                         if let Some(area) = area.get_untracked() {
                             area.set_value(&base.get_value());
@@ -217,10 +214,9 @@ pub(super) fn Editor(here: Here, file: FileView, editing: RwSignal<bool>) -> imp
 /// Lines that a change adds and removes.
 #[component]
 fn Difference(old: String, new: String) -> impl IntoView {
-    let lines = difference(&old, &new);
-    let (added, removed) = counts(&lines);
-    let summary = format!("{added} added, {removed} removed");
-    let rows = lines.into_iter().map(|line| {
+    let changes = difference(&old, &new);
+    let summary = changes.summary();
+    let rows = changes.lines.into_iter().map(|line| {
         let (mark, word, kind) = match line.kind {
             LineKind::Same => (" ", "", "same"),
             LineKind::Added => ("+", "Added: ", "added"),

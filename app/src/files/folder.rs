@@ -6,16 +6,29 @@ use leptos::{ev, prelude::*};
 use osb_protocol::execd::file::FileKind;
 
 use super::{
-    Entry, FOLDER_ROWS, Folder, api,
-    changes::{act, mode_of, mode_text, size_text},
+    Asked, Entry, FOLDER_ROWS, Folder, api,
+    changes::{act, mode_text, size_text},
+    edit::EditDialog,
+    find::FindForm,
     here::Here,
     path::{self, join, why_no_name},
+    tools::Tools,
     upload::Uploads,
 };
 use crate::{
     frame::Toasts,
-    ui::{AtMinute, Confirm, Dialog, Icon, Question},
+    ui::{AtMinute, ColumnTitle, Confirm, Dialog, Icon, Question, TableHead},
 };
+
+/// Titles of the columns of a folder.
+const TITLES: &[ColumnTitle] = &[
+    ColumnTitle::new("Name").class("f-name"),
+    ColumnTitle::new("Size").class("f-size"),
+    ColumnTitle::new("Mode").class("f-mode"),
+    ColumnTitle::new("Owner").class("f-owner"),
+    ColumnTitle::new("Changed").class("f-time"),
+    ColumnTitle::new("Actions").class("f-actions").hidden(),
+];
 
 /// A table of the entries, with what can be done to them.
 #[component]
@@ -41,43 +54,39 @@ pub(super) fn FolderView(here: Here, folder: Folder) -> impl IntoView {
         }
     });
     let is_empty = folder.total == 0;
+    let has_lossy = folder.entries.iter().any(|entry| entry.lossy);
     let rows = folder.entries.iter().cloned();
-    let rows = rows.map(|entry| view! { <EntryRow tools=tools.clone() entry /> });
+    let rows = rows.map(|entry| match entry.lossy {
+        true => view! { <LossyRow entry /> }.into_any(),
+        false => view! { <EntryRow tools=tools.clone() entry /> }.into_any(),
+    });
     let pages = view! { <FolderPages here=here.clone() folder=folder.clone() /> };
     view! {
         <FolderBar here=here.clone() folder=folder.path.clone() />
         <Uploads here=here.clone() folder=folder.path.clone() />
+        <FindForm here=here.clone() folder=folder.path.clone() asked=Asked::default() />
         <table class="list file-list">
             <caption class="visually-hidden">"Entries of " {folder.path.clone()}</caption>
-            <thead>
-                <tr>
-                    <th scope="col" class="f-name">"Name"</th>
-                    <th scope="col" class="f-size">"Size"</th>
-                    <th scope="col" class="f-mode">"Mode"</th>
-                    <th scope="col" class="f-owner">"Owner"</th>
-                    <th scope="col" class="f-time">"Changed"</th>
-                    <th scope="col" class="f-actions">
-                        <span class="visually-hidden">"Actions"</span>
-                    </th>
-                </tr>
-            </thead>
+            <TableHead of=TITLES />
             <tbody>{up} {rows.collect_view()}</tbody>
         </table>
         {is_empty.then(|| view! { <p class="help">"This folder is empty."</p> })}
+        {has_lossy
+            .then(|| {
+                view! {
+                    <p class="help">
+                        "Names with � are not UTF-8. The console cannot open, change or download what has such a name. In a terminal, "
+                        <code>"ls -b"</code>
+                        " shows the bytes of names, and "
+                        <code>"mv"</code>
+                        " changes them."
+                    </p>
+                }
+            })}
         {pages}
         <EditDialog tools />
     }
     .into_any()
-}
-
-/// What the rows of a folder share.
-#[derive(Clone)]
-struct Tools {
-    here: Here,
-    /// Path of the folder.
-    folder: String,
-    /// The entry whose name and mode are being changed.
-    edited: RwSignal<Option<Entry>>,
 }
 
 #[component]
@@ -85,19 +94,7 @@ fn EntryRow(tools: Tools, entry: Entry) -> impl IntoView {
     let at = join(&tools.folder, &entry.name);
     let id = &tools.here.id;
     let is_folder = entry.kind == FileKind::Directory;
-    let (icon, kind) = match entry.kind {
-        FileKind::Directory => ("folder", "Folder"),
-        FileKind::File => ("file", "File"),
-        FileKind::Symlink => ("file-symlink", "Link"),
-        FileKind::Other => ("file-question-mark", "Device, pipe or socket"),
-    };
-    let size = (entry.kind == FileKind::File).then(|| {
-        let exact = format!("{} bytes", entry.size);
-        view! { <span title=exact>{size_text(entry.size)}</span> }
-    });
-    let target = entry.target.clone().map(|target| {
-        view! { <span class="f-target">{format!("→ {target}")}</span> }
-    });
+    let (icon, kind) = icon_and_kind(entry.kind);
     let download = matches!(entry.kind, FileKind::File | FileKind::Directory).then(|| {
         let what = if is_folder { " as tar" } else { "" };
         let label = format!("Download {}{what}", entry.name);
@@ -114,7 +111,7 @@ fn EntryRow(tools: Tools, entry: Entry) -> impl IntoView {
             </a>
         }
     });
-    let change = format!("Rename {} or change its mode", entry.name);
+    let change = format!("Rename or move {}, or change its mode", entry.name);
     let edited = tools.edited;
     let to_edit = entry.clone();
     let remove = format!("Delete {}", entry.name);
@@ -126,12 +123,9 @@ fn EntryRow(tools: Tools, entry: Entry) -> impl IntoView {
                     <Icon name=icon />
                     <span>{entry.name.clone()}</span>
                 </a>
-                {target}
+                {target(&entry)}
             </td>
-            <td class="f-size num">{size}</td>
-            <td class="f-mode mono" title=format!("{:03}", entry.mode)>{mode_text(entry.mode)}</td>
-            <td class="f-owner">{entry.owner.clone()}</td>
-            <td class="f-time"><AtMinute at=entry.modified_at /></td>
+            {facts(&entry)}
             <td class="f-actions">
                 <span class="row-actions">
                     {download}
@@ -157,6 +151,62 @@ fn EntryRow(tools: Tools, entry: Entry) -> impl IntoView {
                 </span>
             </td>
         </tr>
+    }
+    .into_any()
+}
+
+/// An entry that no path leads to.
+#[component]
+fn LossyRow(entry: Entry) -> impl IntoView {
+    let (icon, kind) = icon_and_kind(entry.kind);
+    view! {
+        <tr>
+            <td class="f-name">
+                <span class="f-lossy" title=format!("{kind}: the name is not UTF-8")>
+                    <Icon name=icon />
+                    <span>{entry.name.clone()}</span>
+                    <span class="fine">"(not UTF-8)"</span>
+                </span>
+                {target(&entry)}
+            </td>
+            {facts(&entry)}
+            <td class="f-actions"></td>
+        </tr>
+    }
+    .into_any()
+}
+
+fn icon_and_kind(kind: FileKind) -> (&'static str, &'static str) {
+    match kind {
+        FileKind::Directory => ("folder", "Folder"),
+        FileKind::File => ("file", "File"),
+        FileKind::Symlink => ("file-symlink", "Link"),
+        FileKind::Other => ("file-question-mark", "Device, pipe or socket"),
+    }
+}
+
+/// Where a link leads.
+fn target(entry: &Entry) -> Option<AnyView> {
+    let target = entry.target.as_ref()?;
+    let text = format!("→ {target}");
+    Some(view! { <span class="f-target">{text}</span> }.into_any())
+}
+
+/// What a row says of an entry beside its name.
+fn facts(entry: &Entry) -> AnyView {
+    let size = (entry.kind == FileKind::File).then(|| {
+        let exact = format!("{} bytes", entry.size);
+        view! { <span title=exact>{size_text(entry.size)}</span> }
+    });
+    view! {
+        <td class="f-size num">{size}</td>
+        <td class="f-mode mono" title=format!("{:03}", entry.mode)>
+            {mode_text(entry.mode)}
+        </td>
+        <td class="f-owner">{entry.owner.clone()}</td>
+        <td class="f-time">
+            <AtMinute at=entry.modified_at />
+        </td>
     }
     .into_any()
 }
@@ -272,115 +322,6 @@ fn FolderBar(here: Here, folder: String) -> impl IntoView {
                 <div class="dialog-actions">
                     <button type="submit" class="button primary" disabled=move || busy.get()>
                         "Make it"
-                    </button>
-                </div>
-            </form>
-        </Dialog>
-    }
-    .into_any()
-}
-
-/// Changes the name and the mode of an entry.
-#[component]
-fn EditDialog(tools: Tools) -> impl IntoView {
-    let Tools {
-        here,
-        folder,
-        edited,
-    } = tools;
-    let open = RwSignal::new(false);
-    let (name, mode) = (RwSignal::new(String::new()), RwSignal::new(String::new()));
-    let busy = RwSignal::new(false);
-    let toasts = Toasts::current();
-    Effect::new(move |_| {
-        if let Some(entry) = edited.get() {
-            name.set(entry.name);
-            mode.set(format!("{:03}", entry.mode));
-            open.set(true);
-        }
-    });
-    Effect::new(move |_| {
-        if !open.get() {
-            edited.set(None);
-        }
-    });
-    let why = Memo::new(
-        move |_| match (why_no_name(&name.read()), mode_of(&mode.read())) {
-            (Some(why), _) => Some(why),
-            (None, None) => Some("A mode is one to three digits from 0 to 7, such as 644."),
-            (None, Some(_)) => None,
-        },
-    );
-    let title = Signal::derive(move || {
-        edited.with(|edited| {
-            edited
-                .as_ref()
-                .map(|entry| entry.name.clone())
-                .unwrap_or_default()
-        })
-    });
-    let again = here.again;
-    let submit = move |event: ev::SubmitEvent| {
-        event.prevent_default();
-        let (Some(entry), Some(bits)) = (edited.get_untracked(), mode_of(&mode.read_untracked()))
-        else {
-            return;
-        };
-        let name = name.get_untracked();
-        if why_no_name(&name).is_some() || busy.get_untracked() {
-            return;
-        }
-        let (id, from, to) = (
-            here.id.clone(),
-            join(&folder, &entry.name),
-            join(&folder, &name),
-        );
-        let doing = async move {
-            if entry.mode != bits
-                && let Err(why) = api::set_mode(id.clone(), from.clone(), bits).await?
-            {
-                return Ok(Err(why));
-            }
-            match from == to {
-                true => Ok(Ok(())),
-                false => api::move_to(id, from, to).await,
-            }
-        };
-        let then = Callback::new(move |()| {
-            open.set(false);
-            again.run(());
-        });
-        act(format!("Changed {name}"), toasts, busy, doing, then);
-    };
-    view! {
-        <Dialog open id="edit-entry" title>
-            <form class="dialog-form" on:submit=submit>
-                <label for="entry-name">"Name"</label>
-                <input
-                    id="entry-name"
-                    class="mono"
-                    autocomplete="off"
-                    spellcheck="false"
-                    autofocus=true
-                    required
-                    prop:value=move || name.get()
-                    on:input=move |event| name.set(event_target_value(&event))
-                />
-                <label for="entry-mode">"Mode (octal)"</label>
-                <input
-                    id="entry-mode"
-                    class="mono"
-                    inputmode="numeric"
-                    autocomplete="off"
-                    required
-                    aria-describedby="entry-why"
-                    prop:value=move || mode.get()
-                    on:input=move |event| mode.set(event_target_value(&event))
-                />
-                <p id="entry-why" class="problem" role="status">{move || why.get()}</p>
-                <div class="dialog-actions">
-                    <button type="submit" class="button primary" disabled=move || busy.get()>
-                        "Apply"
                     </button>
                 </div>
             </form>

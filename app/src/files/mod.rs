@@ -5,17 +5,32 @@ mod api;
 pub mod backend;
 mod changes;
 mod diff;
+mod draft;
+mod drop;
+mod edit;
 mod editor;
+mod find;
 mod folder;
 mod here;
+mod line_ending;
+mod nothing;
 mod path;
+mod replace;
+mod saving;
+mod sending;
 mod tab;
+mod table;
+mod text;
+mod tools;
+mod tree;
 mod upload;
 mod viewer;
 mod wire;
 
 use tab::FilesTab;
-pub use wire::{Change, Content, Entry, FOLDER_ROWS, FileView, Folder, Opened, Saved};
+pub use wire::{
+    Asked, Change, Content, Entry, FOLDER_ROWS, FileView, Folder, Opened, Replaced, Saved,
+};
 
 use crate::lazy::{Part, part};
 

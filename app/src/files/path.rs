@@ -2,6 +2,7 @@
 
 use osb_protocol::SandboxId;
 
+use super::Asked;
 use crate::tab::Tab;
 
 /// The tab that shows this path. `more` is further query, such as `from=500`.
@@ -12,6 +13,21 @@ pub(super) fn address(id: &SandboxId, path: &str, more: &str) -> String {
         more => format!("&{more}"),
     };
     format!("{}?path={path}{more}", Tab::Files.address(id))
+}
+
+/// The tab that shows what is found below a folder.
+pub(super) fn search(id: &SandboxId, folder: &str, asked: &Asked) -> String {
+    let part = |name: &str, value: &str| match value {
+        "" => None,
+        value => Some(format!("{name}={}", escaped(value))),
+    };
+    let parts = [
+        part("name", &asked.name),
+        part("text", &asked.text),
+        part("case", if asked.case { "on" } else { "" }),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    address(id, folder, &parts.join("&"))
 }
 
 /// A route of the server for this path.
@@ -44,6 +60,41 @@ pub(super) fn parent(path: &str) -> Option<&str> {
     let path = path.trim_end_matches('/');
     let (parent, _) = path.rsplit_once('/')?;
     Some(if parent.is_empty() { "/" } else { parent })
+}
+
+/// A path as seen from a folder that it is in.
+pub(super) fn below<'a>(folder: &str, path: &'a str) -> &'a str {
+    let below = path.strip_prefix(folder.trim_end_matches('/'));
+    let below = below.and_then(|below| below.strip_prefix('/'));
+    below.unwrap_or(path)
+}
+
+/// Where an entry of a folder goes that gets this name, or this path as seen from the folder. A slash
+/// at the end stands for the entry's own name below it.
+pub(super) fn target(folder: &str, name: &str, wanted: &str) -> Result<String, &'static str> {
+    if !wanted.contains('/') {
+        return match why_no_name(wanted) {
+            None => Ok(join(folder, wanted)),
+            Some(why) => Err(why),
+        };
+    }
+    let from = if wanted.starts_with('/') { "" } else { folder };
+    let own = if wanted.ends_with('/') { name } else { "" };
+    let mut parts = Vec::new();
+    for part in [from, wanted, own].iter().flat_map(|it| it.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => match why_no_name(part) {
+                None => parts.push(part),
+                Some(why) => return Err(why),
+            },
+        }
+    }
+    match parts.is_empty() {
+        true => Err("This is the root folder."),
+        false => Ok(format!("/{}", parts.join("/"))),
+    }
 }
 
 /// Name of the last part of a path; `/` for the root.
@@ -107,6 +158,47 @@ mod tests {
         let names: Vec<_> = steps("/a//b").into_iter().collect();
         let expected = [("/", "/"), ("a", "/a"), ("b", "/a/b")];
         assert_eq!(names, expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
+    }
+
+    #[test]
+    fn searches_have_addresses() {
+        let id = SandboxId::from("ab");
+        let mut asked = Asked {
+            name: "*.py".to_owned(),
+            text: "a b".to_owned(),
+            case: true,
+        };
+        assert_eq!(
+            search(&id, "/r", &asked),
+            "/console/sandboxes/ab/files?path=/r&name=%2A.py&text=a%20b&case=on"
+        );
+        asked = Asked::default();
+        assert_eq!(
+            search(&id, "/r", &asked),
+            "/console/sandboxes/ab/files?path=/r"
+        );
+        assert_eq!(below("/r", "/r/a/b"), "a/b");
+        assert_eq!(below("/", "/a"), "a");
+        assert_eq!(below("/r", "/rest"), "/rest");
+    }
+
+    #[test]
+    fn an_entry_is_renamed_or_moved() {
+        for (wanted, to) in [
+            ("b", "/r/s/b"),
+            ("/tmp/b", "/tmp/b"),
+            ("/tmp/", "/tmp/a"),
+            ("../b", "/r/b"),
+            ("../", "/r/a"),
+            ("./t/b", "/r/s/t/b"),
+            ("../../../b", "/b"),
+        ] {
+            assert_eq!(target("/r/s", "a", wanted), Ok(to.to_owned()), "{wanted}");
+        }
+        let long = format!("/{}", "x".repeat(256));
+        for bad in ["", ".", "..", "/..", "/tmp/\0", &long] {
+            assert!(target("/r/s", "a", bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

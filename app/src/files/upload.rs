@@ -1,83 +1,37 @@
-//! Uploads into a folder: files, or folders with all that is in them, one file after the other.
+//! Uploads into a folder: files, or folders with all that is in them.
 
-use std::cell::RefCell;
+use leptos::{ev, html, prelude::*, task::spawn_local};
+use osb_protocol::SandboxId;
 
-use leptos::{ev, html, prelude::*};
-use wasm_bindgen::{JsCast, closure::Closure};
+use super::{
+    drop::{self, Pending},
+    here::Here,
+    path,
+    sending::{Upload, cancel, part, text},
+};
+use crate::{
+    frame::{Toasts, UploadPlace, Uploading},
+    ui::{Dialog, Icon},
+};
 
-use super::{changes::size_text, here::Here, path};
-use crate::{frame::Toasts, ui::Icon};
+/// Most names that the question about existing files lists.
+const LISTED: usize = 100;
 
-thread_local! {
-    /// The request of the tab that sends a file. It is in the thread, of which a tab has one: the
-    /// server makes pages in one thread and may drop them in another, where a JavaScript value panics.
-    static RUNNING: RefCell<Option<web_sys::XmlHttpRequest>> = const { RefCell::new(None) };
-}
-
-/// A file that is to be sent.
-struct Pending {
-    file: web_sys::File,
-    /// Its path below the folder.
-    below: String,
-}
-
-/// How an upload stands.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Progress {
-    /// Files and bytes, all of them and those that were sent.
-    files: usize,
-    sent_files: usize,
-    bytes: f64,
-    sent_bytes: f64,
-    /// The file that is being sent.
-    name: String,
-}
-
-impl Progress {
-    fn text(&self) -> String {
-        format!(
-            "{} of {} files, {} of {}: {}",
-            self.sent_files,
-            self.files,
-            size(self.sent_bytes),
-            size(self.bytes),
-            self.name
-        )
-    }
-}
-
-/// A count of bytes that JavaScript has as a number.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "saturates; sizes are whole and not negative"
-)]
-fn size(bytes: f64) -> String {
-    size_text(bytes as u64)
-}
-
-/// Buttons that choose files or a folder, and the state of what is being sent.
+/// Buttons that choose files or a folder, and a place to drop them.
 #[component]
 pub(super) fn Uploads(here: Here, folder: String) -> impl IntoView {
-    let progress = RwSignal::new(None::<Progress>);
     let over = RwSignal::new(false);
-    let toasts = Toasts::current();
     let files = NodeRef::<html::Input>::new();
     let folders = NodeRef::<html::Input>::new();
     let upload = Upload {
-        here,
+        id: here.id,
         folder: folder.clone(),
-        progress,
-        toasts,
+        state: Uploading::current(),
+        toasts: Toasts::current(),
     };
     let send = {
         let upload = upload.clone();
-        move |list: Option<web_sys::FileList>| {
-            let chosen = list.map(|list| pending(&list)).unwrap_or_default();
-            if progress.read_untracked().is_none() {
-                upload.clone().start(chosen);
-            }
-        }
+        move |list: Option<web_sys::FileList>| begin(&upload, || list.map(|it| drop::chosen(&it)))
     };
     let from_input = move |input: NodeRef<html::Input>| {
         let send = send.clone();
@@ -91,20 +45,12 @@ pub(super) fn Uploads(here: Here, folder: String) -> impl IntoView {
     };
     let on_files = from_input(files);
     let on_folder = from_input(folders);
-    let drop = move |event: ev::DragEvent| {
+    let dropped = upload.clone();
+    let on_drop = move |event: ev::DragEvent| {
         event.prevent_default();
         over.set(false);
-        let list = event.data_transfer().and_then(|data| data.files());
-        let chosen = list.map(|list| pending(&list)).unwrap_or_default();
-        if progress.read_untracked().is_none() {
-            upload.clone().start(chosen);
-        }
-    };
-    let cancel = move |_| {
-        progress.set(None);
-        if let Some(running) = RUNNING.take() {
-            // Fails only if it has ended.
-            let _ = running.abort();
+        if let Some(data) = event.data_transfer() {
+            take(&dropped, &data);
         }
     };
     let open = |input: NodeRef<html::Input>| {
@@ -113,24 +59,6 @@ pub(super) fn Uploads(here: Here, folder: String) -> impl IntoView {
                 input.click();
             }
         }
-    };
-    let state = move || {
-        progress.get().map(|progress| {
-            let value = if progress.bytes > 0.0 {
-                progress.sent_bytes / progress.bytes
-            } else {
-                0.0
-            };
-            view! {
-                <p class="upload-state" role="status">
-                    <progress max="1" prop:value=value aria-label="Upload"></progress>
-                    <span class="num">{progress.text()}</span>
-                    <button type="button" class="button" on:click=cancel>
-                        "Cancel"
-                    </button>
-                </p>
-            }
-        })
     };
     view! {
         <div
@@ -141,7 +69,7 @@ pub(super) fn Uploads(here: Here, folder: String) -> impl IntoView {
                 over.set(true);
             }
             on:dragleave=move |_| over.set(false)
-            on:drop=drop
+            on:drop=on_drop
         >
             <input
                 node_ref=files
@@ -167,143 +95,177 @@ pub(super) fn Uploads(here: Here, folder: String) -> impl IntoView {
                 <Icon name="folder-up" />
                 "Upload a folder"
             </button>
-            <span class="help">{format!("or drop files here: they go to {folder}")}</span>
-            {state}
+            <span class="help">
+                {format!("or drop files and folders here: they go to {folder}")}
+            </span>
         </div>
     }
     .into_any()
 }
 
-/// The chosen files, with their paths in the chosen folder.
-fn pending(list: &web_sys::FileList) -> Vec<Pending> {
-    let all = (0..list.length()).filter_map(|index| list.get(index));
-    all.map(|file| {
-        let within = js_sys::Reflect::get(&file, &"webkitRelativePath".into());
-        let within = within.ok().and_then(|within| within.as_string());
-        let below = within.filter(|within| !within.is_empty());
-        Pending {
-            below: below.unwrap_or_else(|| file.name()),
-            file,
-        }
-    })
-    .collect()
-}
-
-/// An upload of several files.
-#[derive(Clone)]
-struct Upload {
-    here: Here,
-    folder: String,
-    progress: RwSignal<Option<Progress>>,
-    toasts: Toasts,
-}
-
-impl Upload {
-    fn start(self, files: Vec<Pending>) {
-        if files.is_empty() {
-            return;
-        }
-        self.progress.set(Some(Progress {
-            files: files.len(),
-            bytes: files.iter().map(|pending| pending.file.size()).sum(),
-            ..Progress::default()
-        }));
-        self.next(files.into_iter());
-    }
-
-    /// Sends the next file, and the others after it.
-    fn next(self, mut rest: std::vec::IntoIter<Pending>) {
-        let Some(Pending { file, below }) = rest.next() else {
-            let count = self
-                .progress
-                .with_untracked(|it| it.as_ref().map_or(0, |it| it.sent_files));
-            self.progress.try_set(None);
-            self.toasts
-                .good(format!("Uploaded {count} files to {}", self.folder));
-            self.here.again.try_run(());
-            return;
-        };
-        self.progress.update(|progress| {
-            if let Some(progress) = progress {
-                progress.name.clone_from(&below);
-            }
+/// What the page uploads, also to another folder or sandbox, with a way to cancel it, and the question
+/// about files that exist.
+#[component]
+pub(super) fn UploadState(
+    /// The sandbox of the tab.
+    id: SandboxId,
+    /// Reads again what is shown.
+    again: Callback<()>,
+) -> impl IntoView {
+    let state = Uploading::current();
+    Effect::new(move |_| {
+        state.shown.update_value(|shown| *shown += 1);
+        on_cleanup(move || {
+            state
+                .shown
+                .try_update_value(|shown| *shown = shown.saturating_sub(1));
         });
-        let to = path::join(&self.folder, &below);
-        let Some(request) = opened(&path::route(&self.here.id, "upload", &to)) else {
-            return self.failed(&below, "The browser cannot send files.");
-        };
-        RUNNING.set(Some(request.clone()));
-        let before = self
-            .progress
-            .with_untracked(|it| it.as_ref().map_or(0.0, |it| it.sent_bytes));
-        let (size, progress) = (file.size(), self.progress);
-        let moved = Closure::<dyn FnMut(web_sys::ProgressEvent)>::new(
-            move |event: web_sys::ProgressEvent| {
-                progress.try_update(|progress| {
-                    if let Some(progress) = progress {
-                        progress.sent_bytes = before + event.loaded().min(size);
-                    }
-                });
-            },
-        );
-        if let Ok(upload) = request.upload() {
-            upload.set_onprogress(Some(moved.as_ref().unchecked_ref()));
+    });
+    Effect::new(move |before: Option<u64>| {
+        let ended = state.ended.get();
+        if before.is_some_and(|before| before != ended) {
+            again.run(());
         }
-        let ended = request.clone();
-        let then = move || {
-            drop(moved);
-            // Cancelled, or another page is shown.
-            if progress.try_with_untracked(|progress| progress.is_none()) != Some(false) {
-                return;
-            }
-            match ended.status() {
-                Ok(200..=299) => {
-                    progress.update(|progress| {
-                        if let Some(progress) = progress {
-                            progress.sent_files += 1;
-                            progress.sent_bytes = before + size;
-                        }
-                    });
-                    self.next(rest);
-                }
-                Ok(status @ 1..) => {
-                    let text = ended.response_text().ok().flatten().unwrap_or_default();
-                    let why = if text.is_empty() {
-                        format!("status {status}")
-                    } else {
-                        text
-                    };
-                    self.failed(&below, &why);
-                }
-                _ => self.failed(&below, "The server cannot be reached."),
-            }
-        };
-        let then = Closure::once_into_js(then);
-        request.set_onloadend(Some(then.unchecked_ref()));
-        // A failure to send ends the request, too.
-        let _ = request.send_with_opt_blob(Some(&file));
+        ended
+    });
+    let is_shown = Memo::new(move |_| state.progress.read().is_some());
+    let place = move || {
+        let place = state.place.get();
+        place.map(|place| destination(&id, &place))
+    };
+    let words = move || state.progress.with(|it| it.as_ref().map(text));
+    let value = move || state.progress.with(|it| it.as_ref().map_or(0.0, part));
+    view! {
+        <Show when=move || is_shown.get()>
+            <p class="upload-state" role="status">
+                <progress max="1" prop:value=value aria-label="Upload"></progress>
+                {place.clone()}
+                <span class="num">{words}</span>
+                <button type="button" class="button" on:click=move |_| cancel(state)>
+                    "Cancel"
+                </button>
+            </p>
+        </Show>
+        <Taken state />
     }
+    .into_any()
+}
 
-    /// Ends the upload. What was sent stays.
-    fn failed(&self, below: &str, why: &str) {
-        let sent = self
-            .progress
-            .with_untracked(|it| it.as_ref().map_or(0, |it| it.sent_files));
-        self.progress.try_set(None);
-        let before = match sent {
-            0 => String::new(),
-            sent => format!(" {sent} files before it were uploaded."),
-        };
-        self.toasts
-            .bad(format!("{below} was not uploaded: {why}{before}"));
-        self.here.again.try_run(());
+/// Where an upload goes, as seen from a sandbox.
+fn destination(here: &SandboxId, place: &UploadPlace) -> AnyView {
+    let UploadPlace { sandbox, folder } = place;
+    if sandbox == here {
+        return view! { <span>{format!("To {folder}:")}</span> }.into_any();
+    }
+    let href = path::address(sandbox, folder, "");
+    view! { <a href=href>{format!("To {folder} of sandbox {}:", sandbox.short())}</a> }.into_any()
+}
+
+/// Uploads files, unless an upload is under way.
+fn begin(upload: &Upload, files: impl FnOnce() -> Option<Vec<Pending>>) {
+    if upload.may_begin() {
+        upload.clone().begin(files().unwrap_or_default());
     }
 }
 
-fn opened(address: &str) -> Option<web_sys::XmlHttpRequest> {
-    let request = web_sys::XmlHttpRequest::new().ok()?;
-    request.open_with_async("POST", address, true).ok()?;
-    let kind = "application/octet-stream";
-    request.set_request_header("Content-Type", kind).ok()?;
-    Some(request)
+/// Uploads what was dropped.
+fn take(upload: &Upload, data: &web_sys::DataTransfer) {
+    let entries = drop::entries(data);
+    if entries.is_empty() {
+        // Not from a file system, or a browser without entries.
+        return begin(upload, || data.files().map(|list| drop::chosen(&list)));
+    }
+    if !upload.may_begin() {
+        return;
+    }
+    let turn = upload.look();
+    let upload = upload.clone();
+    spawn_local(async move {
+        let walked = drop::walk(entries).await;
+        if !upload.goes_on(turn) {
+            return;
+        }
+        match walked {
+            Ok(walked) => {
+                if walked.empty_folders > 0 {
+                    let text = format!("Empty folders are left out: {}", walked.empty_folders);
+                    upload.toasts.good(text);
+                }
+                upload.begin(walked.files);
+            }
+            Err(why) => upload.refused(why),
+        }
+    });
+}
+
+/// Asks what becomes of files that exist.
+#[component]
+fn Taken(state: Uploading) -> impl IntoView {
+    let taken = state.taken;
+    let toasts = Toasts::current();
+    let open = RwSignal::new(false);
+    Effect::new(move |_| open.set(!taken.read().is_empty()));
+    Effect::new(move |was_open: Option<bool>| {
+        let is_open = open.get();
+        if was_open == Some(true) && !is_open && !taken.read_untracked().is_empty() {
+            cancel(state);
+        }
+        is_open
+    });
+    let answer = move |replaces: bool| {
+        if let Some(upload) = Upload::last(state, toasts) {
+            upload.answered(replaces);
+        }
+    };
+    let place = move || {
+        let place = state.place.get();
+        place.map(|place| {
+            format!(
+                "In {} of sandbox {} are:",
+                place.folder,
+                place.sandbox.short()
+            )
+        })
+    };
+    let title = Signal::derive(move || match taken.read().len() {
+        1 => "A file exists already".to_owned(),
+        count => format!("{count} files exist already"),
+    });
+    let names = move || {
+        let taken = taken.read();
+        let names = taken.iter().take(LISTED);
+        let more = taken.len().saturating_sub(LISTED);
+        let more = (more > 0).then(|| view! { <li>{format!("and {more} more")}</li> });
+        let names = names.map(|name| view! { <li class="mono">{name.clone()}</li> });
+        (names.collect_view(), more)
+    };
+    view! {
+        <Dialog open id="taken" title asks=true>
+            <div id="taken-text">
+                <p>{place}</p>
+                <ul class="taken" tabindex="0" aria-label="Files that exist">{names}</ul>
+            </div>
+            <div class="dialog-actions">
+                <button type="button" class="button" on:click=move |_| open.set(false)>
+                    "Cancel"
+                </button>
+                <button
+                    type="button"
+                    class="button"
+                    autofocus=true
+                    on:click=move |_| answer(false)
+                >
+                    "Skip them"
+                </button>
+                <button
+                    type="button"
+                    class="button danger"
+                    on:click=move |_| answer(true)
+                >
+                    "Replace them"
+                </button>
+            </div>
+        </Dialog>
+    }
+    .into_any()
 }

@@ -1,6 +1,6 @@
 //! A file: what is in it, part by part.
 
-use leptos::{html, prelude::*};
+use leptos::prelude::*;
 
 use super::{
     Content, FileView,
@@ -8,8 +8,16 @@ use super::{
     editor::{Editor, MAX},
     here::Here,
     path,
+    table::{TableView, is_table},
+    text::TextView,
 };
-use crate::ui::{AtMinute, CopyButton, Icon};
+use crate::{
+    browser,
+    ui::{AtMinute, CopyButton, Icon},
+};
+
+/// Id of the button that opens the editor.
+const EDIT: &str = "file-edit";
 
 /// Endings of images that browsers show.
 const IMAGES: [&str; 7] = ["png", "jpg", "jpeg", "gif", "webp", "avif", "bmp"];
@@ -18,15 +26,28 @@ pub(super) const PART: u64 = 256 * 1024;
 /// Bytes of a part that is shown as bytes.
 pub(super) const BYTES_PART: u64 = 4 * 1024;
 
+/// How a file is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct How {
+    /// The line that is marked; the first one of a part that does not begin with the file.
+    pub(super) line: Option<u64>,
+    /// Whether a text is shown as such that could be shown otherwise.
+    pub(super) as_text: bool,
+}
+
 /// The shown part, or an editor of the whole.
 #[component]
-pub(super) fn FileViewer(here: Here, file: FileView) -> impl IntoView {
+pub(super) fn FileViewer(here: Here, file: FileView, how: How) -> impl IntoView {
     let editing = RwSignal::new(false);
+    if here.saved.get_value() {
+        here.saved.set_value(false);
+        browser::focus_if_lost(EDIT);
+    }
     let file = StoredValue::new(file);
     let shown = here.clone();
     let content = move || match (editing.get(), file.get_value()) {
         (true, file) => view! { <Editor here=shown.clone() file editing /> }.into_any(),
-        (false, file) => view! { <Shown here=shown.clone() file editing /> }.into_any(),
+        (false, file) => view! { <Shown here=shown.clone() file how editing /> }.into_any(),
     };
     view! {
         <Facts file=file.get_value() />
@@ -51,14 +72,19 @@ fn Facts(file: FileView) -> impl IntoView {
 }
 
 #[component]
-fn Shown(here: Here, file: FileView, editing: RwSignal<bool>) -> impl IntoView {
+fn Shown(here: Here, file: FileView, how: How, editing: RwSignal<bool>) -> impl IntoView {
     let is_text = matches!(file.content, Content::Text(_));
     let is_image = is_image(&file.path);
     let as_bytes = path::address(&here.id, &file.path, "as=bytes");
     let plain = path::address(&here.id, &file.path, "");
     let edit = (is_text && file.is_whole() && file.size <= MAX).then(|| {
         view! {
-            <button type="button" class="button primary needs-script" on:click=move |_| editing.set(true)>
+            <button
+                id=EDIT
+                type="button"
+                class="button primary needs-script"
+                on:click=move |_| editing.set(true)
+            >
                 <Icon name="pencil" />
                 "Edit"
             </button>
@@ -71,11 +97,18 @@ fn Shown(here: Here, file: FileView, editing: RwSignal<bool>) -> impl IntoView {
         }
         _ => None,
     };
-    let other = match &file.content {
-        Content::Text(_) => view! { <a class="button" href=as_bytes>"As bytes"</a> }.into_any(),
-        Content::Bytes(_) => {
-            view! { <a class="button" href=plain>"As text or image"</a> }.into_any()
+    // A marked line is one of the text.
+    let can_be_table = is_text && is_table(&file.path) && file.from == 0;
+    let is_table = can_be_table && !how.as_text && how.line.is_none() && file.size > 0;
+    let other = |href: String, name: &'static str| view! { <a class="button" href=href>{name}</a> };
+    let others = match (is_text, can_be_table) {
+        (true, false) => (other(as_bytes, "As bytes"), None),
+        (true, true) if is_table => {
+            let as_text = path::address(&here.id, &file.path, "as=text");
+            (other(as_text, "As text"), Some(other(as_bytes, "As bytes")))
         }
+        (true, true) => (other(plain, "As table"), Some(other(as_bytes, "As bytes"))),
+        (false, _) => (other(plain, "As text or image"), None),
     };
     let image = (is_image && !is_text && file.from == 0).then(|| {
         let source = path::route(&here.id, "image", &file.path);
@@ -88,26 +121,13 @@ fn Shown(here: Here, file: FileView, editing: RwSignal<bool>) -> impl IntoView {
         Content::Text(text) if text.is_empty() && file.size == 0 => {
             view! { <p class="help">"This file is empty."</p> }.into_any()
         }
+        Content::Text(text) if is_table => {
+            let is_part = file.length < file.size;
+            view! { <TableView name text is_part /> }.into_any()
+        }
         Content::Text(text) => {
-            let numbers = (file.from == 0).then(|| {
-                let count = text.lines().count().max(1);
-                let numbers: Vec<String> = (1..=count).map(|line| line.to_string()).collect();
-                view! { <pre class="gutter num" aria-hidden="true">{numbers.join("\n")}</pre> }
-            });
-            let code = NodeRef::<html::Pre>::new();
-            let file_name = name.clone();
-            Effect::new(move |_| {
-                if let Some(code) = code.get() {
-                    paint(code, file_name.clone());
-                }
-            });
-            view! {
-                <div class="file-text" tabindex="0" role="region" aria-label=name>
-                    {numbers}
-                    <pre node_ref=code>{text}</pre>
-                </div>
-            }
-            .into_any()
+            let first = if file.from == 0 { Some(1) } else { how.line };
+            view! { <TextView name text first marked=how.line /> }.into_any()
         }
         Content::Bytes(lines) => view! {
             <div class="file-text" tabindex="0" role="region" aria-label=name>
@@ -123,7 +143,7 @@ fn Shown(here: Here, file: FileView, editing: RwSignal<bool>) -> impl IntoView {
                 <Icon name="download" />
                 "Download"
             </a>
-            {other}
+            {others}
             {copy}
         </div>
         {image}
@@ -132,21 +152,6 @@ fn Shown(here: Here, file: FileView, editing: RwSignal<bool>) -> impl IntoView {
     }
     .into_any()
 }
-
-/// Colours the text in an element, that of a file with this name (style/highlight.mjs).
-#[cfg(feature = "hydrate")]
-fn paint(element: web_sys::HtmlPreElement, name: String) {
-    use wasm_bindgen::JsValue;
-    leptos::task::spawn_local(async move {
-        // Without its script, the text is shown plain.
-        if let Ok(highlight) = crate::vendor::export(("highlight.mjs", "highlight")).await {
-            let _ = highlight.call2(&JsValue::UNDEFINED, &element, &name.into());
-        }
-    });
-}
-
-#[cfg(not(feature = "hydrate"))]
-fn paint(_element: web_sys::HtmlPreElement, _name: String) {}
 
 /// Whether browsers show a file with this name as an image.
 fn is_image(path: &str) -> bool {

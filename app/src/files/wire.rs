@@ -49,6 +49,9 @@ pub struct Entry {
     pub group: String,
     /// Permission bits as octal digits written in decimal: 0644 is `644`.
     pub mode: u32,
+    /// Whether the name is not UTF-8: it has replacement characters, and no path leads to the entry.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lossy: bool,
 }
 
 /// A part of a file, as it can be shown.
@@ -109,8 +112,41 @@ pub enum Saved {
         /// See [`Entry::stamp`].
         stamp: String,
     },
-    /// The file was changed since it was read, or is gone; nothing was written.
+    /// The file was changed since it was read, or is there although none was expected; nothing was
+    /// written.
     Conflict,
+    /// The file was deleted since it was read; nothing was written.
+    Gone,
+}
+
+/// What is searched for below a folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// A glob for names, or a part of them.
+    pub name: String,
+    /// A text in files.
+    pub text: String,
+    /// Whether the case of letters in the text matters.
+    pub case: bool,
+}
+
+impl Asked {
+    /// Whether it asks for nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.name.is_empty() && self.text.is_empty()
+    }
+}
+
+/// How replacing a text in several files ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replaced {
+    /// Files that were changed.
+    pub files: usize,
+    /// Places in them.
+    pub places: usize,
+    /// Files that could not be changed, each with the reason.
+    pub failed: Vec<String>,
 }
 
 /// A change of files, other than of their content.

@@ -2,6 +2,7 @@
 
 use leptos::{ev, prelude::*};
 use leptos_router::hooks::use_navigate;
+use osb_protocol::{FeatureSet, SandboxId};
 use wasm_bindgen::JsCast;
 
 use super::{dock::Dock, palette::PaletteOpen};
@@ -9,19 +10,21 @@ use crate::{
     browser::{self, FOCUS_FILTER, Memory},
     tab::Tab,
     ui::Dialog,
+    view::ServerInfo,
 };
 
 /// Keys of the whole console and what they do; tabs add theirs.
-const KEYS: [(&str, &str); 13] = [
+const KEYS: [(&str, &str); 14] = [
     ("Ctrl K", "Go to a sandbox, a page or an action"),
     ("/", "Filter the list"),
     ("c", "Create a sandbox"),
-    ("j", "Next sandbox"),
-    ("k", "Previous sandbox"),
+    ("j", "Next row"),
+    ("k", "Previous row"),
     ("Enter", "Open it"),
     ("x", "Select it"),
     ("r", "Extend its life"),
     ("p", "Pause or resume it"),
+    ("s", "Take a snapshot of it, on its page"),
     ("Del", "Delete it, after a confirmation"),
     ("d", "Fold or unfold the dock"),
     ("Ctrl Shift ↑", "From a terminal to its tools"),
@@ -30,6 +33,8 @@ const KEYS: [(&str, &str); 13] = [
 
 /// Selects the elements that `j` and `k` step through.
 pub(crate) const ROW_LINK: &str = "[data-row-link]";
+/// Those of them that lead to sandboxes.
+const SANDBOX_LINK: &str = "[data-row-link][href^='/console/sandboxes/']";
 
 /// Acts on keys of the whole page, in the browser.
 pub(super) fn listen(
@@ -38,6 +43,7 @@ pub(super) fn listen(
     dock: Dock,
 ) {
     let navigate = use_navigate();
+    let features = features();
     Effect::new(move |_| {
         let navigate = navigate.clone();
         let outside = window_event_listener(ev::pointerdown, |event| {
@@ -68,11 +74,19 @@ pub(super) fn listen(
                 "x" => browser::click_in_focus("[name=id]"),
                 "r" => browser::click_in_focus("[data-act=renew] button"),
                 "p" => browser::click_in_focus("[data-act=pause] button"),
+                "s" => browser::click("[data-act-button=snapshot]"),
                 "Delete" => browser::click_in_focus("[data-act=delete] button"),
                 "d" => dock.toggle(),
                 "?" => help_open.set(true),
                 key => match Tab::of_key(key) {
-                    Some(tab) => browser::click_near_focus(&tab_link(tab)),
+                    Some(tab) => {
+                        let link = tab_link(tab);
+                        if browser::exists(&link) {
+                            browser::click(&link);
+                        } else if let Some(address) = address_of_row(tab, features) {
+                            navigate(&address, Default::default());
+                        }
+                    }
                     None => return,
                 },
             }
@@ -83,6 +97,22 @@ pub(super) fn listen(
             outside.remove();
         });
     });
+}
+
+/// What the runtime can do.
+fn features() -> FeatureSet {
+    use_context::<ServerInfo>().unwrap_or_default().features
+}
+
+/// The address of a tab of the sandbox whose row of the list is the current one. A sandbox's own page
+/// has a link to each tab that the runtime offers, so its rows, which are files, are not asked.
+fn address_of_row(tab: Tab, features: FeatureSet) -> Option<String> {
+    if !tab.is_offered(features) {
+        return None;
+    }
+    let id = browser::current_row(SANDBOX_LINK)?;
+    browser::remember_row(&id);
+    Some(tab.address(&SandboxId::from(id.as_str())))
 }
 
 /// Selects links to a tab.
@@ -117,7 +147,11 @@ pub(super) fn Help(
     /// Whether it is shown.
     open: RwSignal<bool>,
 ) -> impl IntoView {
-    let tabs = Tab::ALL.into_iter().filter_map(|tab| {
+    let features = features();
+    let offered = Tab::ALL
+        .into_iter()
+        .filter(move |tab| tab.is_offered(features));
+    let tabs = offered.filter_map(|tab| {
         let does = format!("Its {}", tab.title().to_lowercase());
         Some((tab.key()?, does))
     });

@@ -1,5 +1,5 @@
 //! The frame of every page: rail, top bar, toasts, keys. It stays mounted while pages change, with
-//! the tab's live connection and clock.
+//! the tab's live connection, clock and upload.
 
 mod dock;
 mod keys;
@@ -8,17 +8,20 @@ mod rail;
 mod theme;
 mod toast;
 mod topbar;
+mod uploading;
 
 use std::time::Duration;
 
 use leptos::{ev, prelude::*};
 use leptos_meta::Title;
-use leptos_router::components::Outlet;
+use leptos_router::{components::Outlet, hooks::use_location};
 
 pub(crate) use dock::{Dock, DockContent, Panel, Shows};
 pub(crate) use keys::ROW_LINK;
 pub(crate) use palette::{PaletteContent, PaletteOpen, TypedEarly};
 pub use toast::Toasts;
+pub(crate) use topbar::Titled;
+pub(crate) use uploading::{UploadPlace, UploadProgress, Uploading};
 
 use crate::{
     browser,
@@ -44,8 +47,12 @@ pub fn Frame() -> impl IntoView {
     provide_context(local);
     provide_context(live);
     provide_context(toasts);
+    provide_context(Titled(RwSignal::new(None)));
     let confirm = Confirm::new();
     provide_context(confirm);
+    let uploading = Uploading::new();
+    provide_context(uploading);
+    uploading.guard();
     Effect::new(move |_| {
         live.start();
         clock.0.set(browser::now_ms());
@@ -64,6 +71,15 @@ pub fn Frame() -> impl IntoView {
         let online = window_event_listener(ev::online, move |_| live.connect_now());
         on_cleanup(move || online.remove());
     });
+    // What opened another page may be gone with the page before.
+    let here = use_location().pathname;
+    Effect::new(move |before: Option<String>| {
+        let path = here.get();
+        if before.is_some_and(|before| before != path) {
+            browser::focus_if_lost(browser::MAIN);
+        }
+        path
+    });
     let help_open = RwSignal::new(false);
     let palette = PaletteOpen(RwSignal::new(false));
     provide_context(palette);
@@ -77,7 +93,7 @@ pub fn Frame() -> impl IntoView {
         <div class="frame">
             <rail::Rail version=info.version.clone() />
             <topbar::TopBar info help_open />
-            <main id="main" class="page" tabindex="-1">
+            <main id=browser::MAIN class="page" tabindex="-1">
                 <SignedOut live />
                 <Outlet />
             </main>

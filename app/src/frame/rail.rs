@@ -2,10 +2,12 @@
 
 use leptos::prelude::*;
 use leptos_router::{components::A, hooks::use_location};
+use osb_protocol::Feature;
 
 use crate::{
     browser::{self, Memory},
     ui::Icon,
+    view::ServerInfo,
 };
 
 /// Name in the browser's memory; the script in `shell.rs` reads it before the first paint.
@@ -25,6 +27,43 @@ pub(super) fn Rail(
         let here = path.with(|path| path.starts_with(prefix));
         here.then_some("page")
     };
+    let features = use_context::<ServerInfo>().unwrap_or_default().features;
+    let snapshots = features.contains(Feature::Snapshots).then(|| {
+        view! {
+            <li>
+                <a
+                    href="/console/snapshots"
+                    aria-current=move || current("/console/snapshots")
+                >
+                    <Icon name="camera" />
+                    <span>"Snapshots"</span>
+                </a>
+            </li>
+        }
+    });
+    let pools = features.contains(Feature::Pools).then(|| {
+        view! {
+            <li>
+                <a href="/console/pools" aria-current=move || current("/console/pools")>
+                    <Icon name="layers" />
+                    <span>"Pools"</span>
+                </a>
+            </li>
+        }
+    });
+    let templates = features.contains(Feature::Templates).then(|| {
+        view! {
+            <li>
+                <a
+                    href="/console/templates"
+                    aria-current=move || current("/console/templates")
+                >
+                    <Icon name="package" />
+                    <span>"Templates"</span>
+                </a>
+            </li>
+        }
+    });
     let is_overview = move || path.with(|path| path == "/console").then_some("page");
     view! {
         <nav class="rail" aria-label="Main">
@@ -36,7 +75,7 @@ pub(super) fn Rail(
                 <li>
                     <a href="/console" aria-current=is_overview>
                         <Icon name="layout-dashboard" />
-                        <span>"Overview"</span>
+                        <span class="rail-rest">"Overview"</span>
                     </a>
                 </li>
                 <li>
@@ -54,6 +93,9 @@ pub(super) fn Rail(
                         <span>"Create"</span>
                     </a>
                 </li>
+                {snapshots}
+                {pools}
+                {templates}
                 <li>
                     <a href="/console/events" aria-current=move || current("/console/events")>
                         <Icon name="scroll-text" />
@@ -72,13 +114,13 @@ pub(super) fn Rail(
                         aria-current=move || current("/console/settings")
                     >
                         <Icon name="settings" />
-                        <span>"Settings"</span>
+                        <span class="rail-rest">"Settings"</span>
                     </a>
                 </li>
                 <li>
                     <a href="/docs" rel="external">
                         <Icon name="book-open" />
-                        <span>"API docs"</span>
+                        <span>"API"<span class="rail-rest">" docs"</span></span>
                     </a>
                 </li>
             </ul>

@@ -12,11 +12,16 @@ use crate::{
     live::{Link, Live},
     tab::Tab,
     ui::{Clock, Icon, duration},
-    view::ServerInfo,
+    view::{ServerInfo, template_short},
 };
 
 /// Silence, in seconds, after which a live connection shows its age.
 const FRESH_SECONDS: i64 = 20;
+
+/// The sandbox, snapshot or template of the page and its title, once the page has read it. Provided as context by
+/// the frame.
+#[derive(Clone, Copy)]
+pub(crate) struct Titled(pub(crate) RwSignal<Option<(SandboxId, String)>>);
 
 /// The top bar.
 #[component]
@@ -92,10 +97,16 @@ fn steps(path: &str) -> Vec<(String, String)> {
         let name = match (depth, part) {
             (0, "sandboxes") => "Sandboxes".to_owned(),
             (0, "create") => "Create".to_owned(),
+            (0, "snapshots") => "Snapshots".to_owned(),
+            (0, "pools") => "Pools".to_owned(),
+            (0, "templates") => "Templates".to_owned(),
             (0, "design") => "Design".to_owned(),
             (0, "access") => "Access".to_owned(),
             (0, "events") => "Events & audit".to_owned(),
             (0, "settings") => "Settings & health".to_owned(),
+            // Pools have names.
+            (1, name) if address.starts_with("/console/pools/") => name.to_owned(),
+            (1, id) if address.starts_with("/console/templates/") => template_short(id).to_owned(),
             (1, id) => SandboxId::from(id).short().to_owned(),
             (_, part) => {
                 Tab::of_segment(part).map_or_else(|| part.to_owned(), |tab| tab.title().to_owned())
@@ -109,14 +120,27 @@ fn steps(path: &str) -> Vec<(String, String)> {
     steps
 }
 
+/// Puts the title of a sandbox, a snapshot or a template in the place of its id, if the steps lead to it.
+fn name_step(steps: &mut [(String, String)], titled: Option<(SandboxId, String)>) -> bool {
+    let Some((id, title)) = titled else {
+        return false;
+    };
+    let is_page = steps
+        .get_mut(1)
+        .filter(|(name, address)| address.ends_with(id.as_str()) && *name != title);
+    is_page.map(|(name, _)| *name = title).is_some()
+}
+
 #[component]
 fn Breadcrumb() -> impl IntoView {
     let path = use_location().pathname;
+    let Titled(titled) = expect_context();
     let crumbs = move || {
-        let steps = path.with(|path| steps(path));
+        let mut steps = path.with(|path| steps(path));
+        let is_named = name_step(&mut steps, titled.get());
         let last = steps.len().saturating_sub(1);
         let crumb = move |(at, (name, address)): (usize, (String, String))| {
-            let mono = (at == 1).then_some("mono");
+            let mono = (at == 1 && !is_named).then_some("mono");
             let content = if at == last {
                 view! { <span class=mono aria-current="page">{name}</span> }.into_any()
             } else {
@@ -217,9 +241,28 @@ mod tests {
         assert_eq!(names("/console"), ["Overview"]);
         assert_eq!(names("/console/sandboxes"), ["Sandboxes"]);
         assert_eq!(
+            names("/console/snapshots/0b6c1f2e-aaaa"),
+            ["Snapshots", "0b6c1f2e"]
+        );
+        assert_eq!(
+            names("/console/templates/tpl-0b6c1f2e-aaaa"),
+            ["Templates", "tpl-0b6c1f2e"]
+        );
+        assert_eq!(
+            names("/console/pools/python-3-12"),
+            ["Pools", "python-3-12"]
+        );
+        assert_eq!(
             names("/console/sandboxes/0b6c1f2e-aaaa/terminal"),
             ["Sandboxes", "0b6c1f2e", "Terminal"]
         );
         assert_eq!(steps("/console/sandboxes/x")[0].1, "/console/sandboxes");
+        let mut named = steps("/console/sandboxes/0b6c1f2e-aaaa/terminal");
+        let other = (SandboxId::from("1b6c1f2e-aaaa"), "api".to_owned());
+        assert!(!name_step(&mut named, Some(other)));
+        let title = (SandboxId::from("0b6c1f2e-aaaa"), "web".to_owned());
+        assert!(name_step(&mut named, Some(title)));
+        assert_eq!(named[1].0, "web");
+        assert_eq!(named[1].1, "/console/sandboxes/0b6c1f2e-aaaa");
     }
 }

@@ -3,7 +3,7 @@
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use leptos::prelude::*;
-use osb_protocol::lifecycle::SandboxCommand;
+use osb_protocol::{SandboxId, lifecycle::SandboxCommand};
 use wasm_bindgen::{JsCast, closure::Closure};
 use web_sys::{CloseEvent, MessageEvent, WebSocket};
 
@@ -11,7 +11,7 @@ use super::{
     log::LogBatch,
     watches::{Arrival, Watches},
     wire::{
-        Command, Kind, Parts, Position, Received, RowChange, Samples, Topic, Update,
+        Command, Kind, Parts, Position, Received, RowChange, RowUse, Samples, Topic, Update,
         says_signed_out,
     },
 };
@@ -60,6 +60,8 @@ struct Tab {
     watches: Watches<Rc<dyn Fn(Update)>>,
     /// The list, until it is whole.
     parts: Parts,
+    /// The rows whose use is shown.
+    shown: Vec<SandboxId>,
     failures: u32,
     epoch: String,
     /// Whether the server greeted on this connection, which proves that there was a session.
@@ -152,12 +154,29 @@ impl Live {
         });
     }
 
+    /// Watches what rows use until the calling effect ends; those that [`Self::show_rows`] names.
+    pub fn watch_usage(self, on_rows: impl Fn(Vec<RowUse>) + 'static) {
+        self.watch(Topic::Usage, move |update| {
+            if let Update::Rows(rows) = update {
+                on_rows(rows);
+            }
+        });
+    }
+
+    /// Sets the rows whose use is watched.
+    pub fn show_rows(self, ids: Vec<SandboxId>) {
+        TAB.with_borrow_mut(|tab| {
+            if tab.shown != ids {
+                tab.shown = ids;
+                if tab.watches.topics().contains(&Topic::Usage) {
+                    tab.subscribe(&Topic::Usage);
+                }
+            }
+        });
+    }
+
     /// Watches one sandbox until the calling effect ends; `None` once it is gone.
-    pub fn watch_sandbox(
-        self,
-        id: osb_protocol::SandboxId,
-        on_detail: impl Fn(Option<SandboxDetail>) + 'static,
-    ) {
+    pub fn watch_sandbox(self, id: SandboxId, on_detail: impl Fn(Option<SandboxDetail>) + 'static) {
         self.watch(Topic::Sandbox(id), move |update| {
             if let Update::Detail(detail) = update {
                 on_detail(detail.map(|it| *it));
@@ -166,7 +185,7 @@ impl Live {
     }
 
     /// Watches the log of a sandbox until the calling effect ends.
-    pub fn watch_log(self, id: osb_protocol::SandboxId, on_batch: impl Fn(LogBatch) + 'static) {
+    pub fn watch_log(self, id: SandboxId, on_batch: impl Fn(LogBatch) + 'static) {
         self.watch(Topic::Logs(id), move |update| {
             if let Update::Log(batch) = update {
                 on_batch(batch);
@@ -175,11 +194,7 @@ impl Live {
     }
 
     /// Watches the resource use of a sandbox until the calling effect ends.
-    pub fn watch_metrics(
-        self,
-        id: osb_protocol::SandboxId,
-        on_samples: impl Fn(Samples) + 'static,
-    ) {
+    pub fn watch_metrics(self, id: SandboxId, on_samples: impl Fn(Samples) + 'static) {
         self.watch(Topic::Metrics(id), move |update| {
             if let Update::Usage(samples) = update {
                 on_samples(samples);
@@ -190,7 +205,7 @@ impl Live {
     /// Watches what runs in a sandbox until the calling effect ends.
     pub fn watch_commands(
         self,
-        id: osb_protocol::SandboxId,
+        id: SandboxId,
         on_commands: impl Fn(Vec<SandboxCommand>) + 'static,
     ) {
         self.watch(Topic::Commands(id), move |update| {
@@ -336,6 +351,10 @@ impl Tab {
     }
 
     fn subscribe(&self, topic: &Topic) {
+        if *topic == Topic::Usage {
+            let ids = self.shown.clone();
+            return self.send(&Command::Usage { ids });
+        }
         let seq = self.watches.position(topic);
         self.send(&Command::Subscribe {
             topic: topic.clone(),

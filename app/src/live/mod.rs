@@ -16,5 +16,6 @@ mod wire;
 pub use link::{Link, Live};
 pub use log::{LogBatch, LogLine, LogState, LogStream};
 pub use wire::{
-    CLOSE_SIGNED_OUT, Command, Frame, Position, RowChange, Samples, Topic, says_signed_out,
+    CLOSE_SIGNED_OUT, Command, Frame, Gauge, Position, RowChange, RowUse, Samples, Topic,
+    says_signed_out,
 };

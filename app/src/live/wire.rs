@@ -34,6 +34,9 @@ pub enum Topic {
     /// How many entries the audit trail took since the start of the server; snapshot and deltas the
     /// number. The snapshot is `null` for a principal that does not see the whole trail.
     Events,
+    /// What the rows that a tab shows use, see [`Command::Usage`]; every message is a snapshot
+    /// `Vec<RowUse>`.
+    Usage,
     /// One sandbox; every message is a snapshot, `null` once it is gone.
     Sandbox(SandboxId),
     /// Output of its entry point; snapshot and deltas [`LogBatch`].
@@ -52,6 +55,7 @@ impl std::fmt::Display for Topic {
             Self::Overview => f.write_str("overview"),
             Self::Sandboxes => f.write_str("sandboxes"),
             Self::Events => f.write_str("events"),
+            Self::Usage => f.write_str("usage"),
             Self::Sandbox(id) => write!(f, "sandbox/{id}"),
             Self::Logs(id) => write!(f, "sandbox/{id}/logs"),
             Self::Metrics(id) => write!(f, "sandbox/{id}/metrics"),
@@ -69,6 +73,7 @@ impl std::str::FromStr for Topic {
             (Some("overview"), None, _) => Ok(Self::Overview),
             (Some("sandboxes"), None, _) => Ok(Self::Sandboxes),
             (Some("events"), None, _) => Ok(Self::Events),
+            (Some("usage"), None, _) => Ok(Self::Usage),
             (Some("sandbox"), Some(id), part) if !id.is_empty() => match part {
                 None => Ok(Self::Sandbox(id.into())),
                 Some("logs") => Ok(Self::Logs(id.into())),
@@ -115,6 +120,11 @@ pub enum Command {
         /// Position of the last message that the tab has seen.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         since: Option<Position>,
+    },
+    /// Subscribes to [`Topic::Usage`], or changes its rows.
+    Usage {
+        /// The rows that the tab shows, at most a page of them.
+        ids: Vec<SandboxId>,
     },
     /// Ends a subscription.
     Unsubscribe {
@@ -240,6 +250,26 @@ impl Parts {
     }
 }
 
+/// What a sandbox uses, for its row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowUse {
+    /// The sandbox.
+    pub id: SandboxId,
+    /// Cores.
+    pub cpu: Gauge,
+    /// Memory.
+    pub memory: Gauge,
+}
+
+/// Values of the last minutes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gauge {
+    /// Hundredths of the limit, oldest first, with commas between them; nothing for an unknown value.
+    pub points: String,
+    /// The last one, in words.
+    pub now: String,
+}
+
 /// One change of the list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -259,6 +289,8 @@ pub(super) enum Update {
     List(Vec<SandboxRow>),
     /// One change of it.
     Change(RowChange),
+    /// What rows use.
+    Rows(Vec<RowUse>),
     /// One sandbox, or that it is gone.
     Detail(Option<Box<SandboxDetail>>),
     /// Lines of a log.
@@ -291,6 +323,7 @@ impl Update {
             (Topic::Sandbox(_), _) => serde_json::from_str(data).map(Self::Detail),
             (Topic::Logs(_), _) => serde_json::from_str(data).map(Self::Log),
             (Topic::Commands(_), _) => serde_json::from_str(data).map(Self::Commands),
+            (Topic::Usage, _) => serde_json::from_str(data).map(Self::Rows),
             (Topic::Metrics(_), false) => {
                 serde_json::from_str(data).map(|list| Self::Usage(Samples::Recent(list)))
             }
@@ -314,6 +347,7 @@ mod tests {
             "overview",
             "sandboxes",
             "events",
+            "usage",
             "sandbox/a",
             "sandbox/a/logs",
             "sandbox/a/metrics",

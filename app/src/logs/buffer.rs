@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::live::{LogBatch, LogLine, LogState, LogStream};
+use super::kind::Kind;
+use crate::live::{LogBatch, LogLine, LogState};
 use crate::ui::ansi;
 
 /// Most lines that a page holds.
@@ -15,7 +16,7 @@ const BYTES: usize = 32 << 20;
 pub(super) struct Line {
     /// Unix microseconds; 0 if unknown.
     pub(super) at: i64,
-    pub(super) stream: LogStream,
+    pub(super) kind: Kind,
     pub(super) text: String,
     /// Lines before this one that the server left out.
     pub(super) skipped: u64,
@@ -25,8 +26,8 @@ pub(super) struct Line {
     shown: bool,
 }
 
-/// Decides which lines are shown.
-pub(super) type Filter<'a> = &'a dyn Fn(&str) -> bool;
+/// Decides which lines are shown, by their kind and their text without control sequences.
+pub(super) type Filter<'a> = &'a dyn Fn(Kind, &str) -> bool;
 
 /// The lines of a page.
 #[derive(Default)]
@@ -63,7 +64,7 @@ impl Buffer {
     pub(super) fn of(lines: Vec<LogLine>) -> Self {
         let mut buffer = Self::default();
         for line in lines {
-            buffer.push(line, 0, &|_| true);
+            buffer.push(line, 0, &|_, _| true);
         }
         buffer
     }
@@ -94,13 +95,14 @@ impl Buffer {
 
     fn push(&mut self, LogLine(at, stream, text): LogLine, skipped: u64, filter: Filter<'_>) {
         let plain = ansi::plain(&text);
-        let shown = filter(&plain);
+        let kind = Kind::of(stream, &plain);
+        let shown = filter(kind, &plain);
         self.bytes += text.len();
         self.skipped += skipped;
         self.matching += usize::from(shown);
         self.lines.push_back(Line {
             at,
-            stream,
+            kind,
             text,
             skipped,
             width: u32::try_from(plain.chars().count()).unwrap_or(u32::MAX),
@@ -121,11 +123,11 @@ impl Buffer {
     pub(super) fn filter(&mut self, filter: Filter<'_>, is_over: &dyn Fn() -> bool) -> bool {
         for index in 0..self.lines.len() {
             if index % 256 == 0 && is_over() {
-                self.filter(&|_| true, &|| false);
+                self.filter(&|_, _| true, &|| false);
                 return false;
             }
             let line = &mut self.lines[index];
-            line.shown = filter(&ansi::plain(&line.text));
+            line.shown = filter(line.kind, &ansi::plain(&line.text));
         }
         self.matching = self.lines.iter().filter(|line| line.shown).count();
         true
@@ -178,6 +180,7 @@ impl Buffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::LogStream;
 
     fn line(at: i64, text: &str) -> LogLine {
         LogLine(at, LogStream::Output, text.to_owned())
@@ -205,7 +208,7 @@ mod tests {
             .collect()
     }
 
-    const ALL: Filter<'static> = &|_| true;
+    const ALL: Filter<'static> = &|_, _| true;
 
     #[test]
     fn each_line_is_shown_once_and_holes_are_counted() {
@@ -250,7 +253,7 @@ mod tests {
     fn a_filter_hides_lines_and_a_slow_one_gives_up() {
         let mut buffer = Buffer::default();
         buffer.add(batch(1, 0, &["good", "\x1b[31mb\x1b[0mad", "good"]), ALL);
-        let bad: Filter<'_> = &|text| text == "bad";
+        let bad: Filter<'_> = &|_, text| text == "bad";
         assert!(buffer.filter(bad, &|| false));
         assert_eq!(buffer.counts(), (3, 1));
         buffer.add(batch(1, 3, &["bad", "good"]), bad);

@@ -1,11 +1,14 @@
 //! The logs tab: the output of a sandbox's entry point, as it is written.
 
 mod api;
+mod bar;
 mod buffer;
+mod kind;
 mod pattern;
 mod row;
 mod scroll;
 mod tab;
+mod wanted;
 
 use tab::LogsTab;
 

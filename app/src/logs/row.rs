@@ -3,8 +3,11 @@
 use leptos::prelude::*;
 use osb_protocol::WireTime;
 
-use super::buffer::Line;
-use crate::{live::LogStream, ui::ansi};
+use super::{
+    buffer::Line,
+    kind::{Origin, Severity},
+};
+use crate::ui::ansi;
 
 /// One line, with how many before it were left out.
 pub(super) fn row(line: &Line, offset_minutes: RwSignal<i64>) -> AnyView {
@@ -16,7 +19,13 @@ pub(super) fn row(line: &Line, offset_minutes: RwSignal<i64>) -> AnyView {
             </div>
         }
     });
-    let stream = (line.stream == LogStream::Error).then_some("error");
+    let stream = match line.kind.origin {
+        Origin::Output => None,
+        Origin::Error => Some("error"),
+        Origin::Daemon => Some("execd"),
+    };
+    let severity = line.kind.severity;
+    let severity = (severity != Severity::Other).then(|| severity.key());
     let at = line.at;
     let time = (at != 0).then(|| {
         let exact = WireTime::from_unix_us(at).map(|at| at.to_string());
@@ -34,7 +43,7 @@ pub(super) fn row(line: &Line, offset_minutes: RwSignal<i64>) -> AnyView {
         });
     view! {
         {skipped}
-        <div class="log-line" data-stream=stream>
+        <div class="log-line" data-stream=stream data-severity=severity>
             {time}
             {pieces.collect_view()}
         </div>

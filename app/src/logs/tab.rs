@@ -1,41 +1,44 @@
 //! The view of the logs tab.
 
-use std::cell::RefCell;
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use leptos::{ev, prelude::*};
-use leptos_router::{
-    NavigateOptions,
-    hooks::{use_location, use_navigate, use_query_map},
-};
 use osb_protocol::SandboxId;
 
 use super::{
     api,
+    bar::{Bar, DockBar},
     buffer::Buffer,
+    kind::Kind,
     pattern::Pattern,
     row::{TIME_WIDTH, row},
     scroll::{Scroll, offset, space},
+    wanted::Wanted,
 };
 use crate::{
     browser,
-    frame::{Dock, Panel, Shows},
+    frame::Panel,
     live::{Live, LogBatch, LogLine, LogState},
+    query_string::use_query,
     tab::Current,
     ui::{Icon, LoadError},
-    view::title,
 };
 
 /// Longest time for filtering all lines, in milliseconds.
 const FILTER_MS: i64 = 1_000;
 
 thread_local! {
-    /// The filter of the page, of which a tab shows one: a JavaScript value must not enter signals.
-    static PATTERN: RefCell<Option<Pattern>> = const { RefCell::new(None) };
+    /// The patterns of the views that are shown, by their numbers: a JavaScript value must not enter
+    /// signals.
+    static PATTERNS: RefCell<BTreeMap<u32, Pattern>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-fn passes(text: &str) -> bool {
-    PATTERN.with_borrow(|pattern| pattern.as_ref().is_none_or(|pattern| pattern.finds(text)))
-}
+/// Numbers the views of the page.
+static VIEWS: AtomicU32 = AtomicU32::new(0);
 
 /// The output of the sandbox's entry point.
 #[component]
@@ -67,6 +70,11 @@ pub fn LogsTab() -> impl IntoView {
 
 #[component]
 fn NoLog(why: String) -> impl IntoView {
+    let current = use_context::<Current>();
+    let why = move || {
+        let ended = current.and_then(|current| current.of_ended("Its log is not kept."));
+        ended.unwrap_or_else(|| why.clone())
+    };
     view! {
         <section class="empty">
             <Icon name="scroll-text" />
@@ -77,43 +85,11 @@ fn NoLog(why: String) -> impl IntoView {
     .into_any()
 }
 
-/// What the address says about the view.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Wanted {
-    filter: String,
-    wraps: bool,
-    has_times: bool,
-}
-
-impl Wanted {
-    fn of(get: impl Fn(&str) -> Option<String>) -> Self {
-        Self {
-            filter: get("q").unwrap_or_default(),
-            wraps: get("wrap").is_some(),
-            has_times: get("times").as_deref() != Some("off"),
-        }
-    }
-
-    fn query(&self) -> String {
-        let mut query = leptos_router::params::ParamsMap::new();
-        if !self.filter.is_empty() {
-            query.insert("q", self.filter.clone());
-        }
-        if self.wraps {
-            query.insert("wrap", "on".to_owned());
-        }
-        if !self.has_times {
-            query.insert("times", "off".to_owned());
-        }
-        query.to_query_string()
-    }
-}
-
 /// The state of the view. Copies share it.
 #[derive(Clone, Copy)]
 struct State {
-    /// Whether it is in the dock, where it has no filter: that of the page is in the address.
-    docked: bool,
+    /// Its number.
+    view: u32,
     buffer: StoredValue<Buffer>,
     /// Counts changes of the buffer.
     revision: RwSignal<u64>,
@@ -127,11 +103,12 @@ struct State {
 
 impl State {
     /// Whether a line is shown.
-    fn passes(self) -> &'static dyn Fn(&str) -> bool {
-        match self.docked {
-            true => &|_| true,
-            false => &passes,
-        }
+    fn passes(self, kind: Kind, text: &str) -> bool {
+        self.wanted.with_untracked(|wanted| wanted.takes(kind))
+            && PATTERNS.with_borrow(|patterns| {
+                let pattern = patterns.get(&self.view);
+                pattern.is_none_or(|pattern| pattern.finds(text))
+            })
     }
 
     fn receive(self, batch: LogBatch) {
@@ -140,15 +117,14 @@ impl State {
         let Some(follows) = scroll.follows.try_get_untracked() else {
             return;
         };
+        let filter = move |kind, text: &str| self.passes(kind, text);
         let dropped = self.buffer.try_update_value(|buffer| {
             let before = buffer.dropped;
-            buffer.add(batch, self.passes());
+            buffer.add(batch, &filter);
             buffer.dropped - before
         });
         let dropped = dropped.unwrap_or_default();
-        let is_plain = self
-            .wanted
-            .with_untracked(|it| !it.wraps && it.filter.is_empty());
+        let is_plain = self.wanted.with_untracked(|it| !it.wraps && it.takes_all());
         if dropped > 0 && !follows && is_plain {
             scroll.drop_above(usize::try_from(dropped).unwrap_or(usize::MAX));
         }
@@ -162,6 +138,13 @@ impl State {
         }
     }
 
+    fn set_pattern(self, pattern: Option<Pattern>) {
+        PATTERNS.with_borrow_mut(|patterns| match pattern {
+            Some(pattern) => patterns.insert(self.view, pattern),
+            None => patterns.remove(&self.view),
+        });
+    }
+
     fn filter(self, text: &str) {
         let (pattern, problem) = match text {
             "" => (None, None),
@@ -170,15 +153,19 @@ impl State {
                 Err(problem) => (None, Some(problem)),
             },
         };
-        PATTERN.set(pattern);
+        self.set_pattern(pattern);
         let end = browser::now_ms() + FILTER_MS;
         let is_over = move || browser::now_ms() > end;
+        let filter = move |kind, text: &str| self.passes(kind, text);
         let done = self
             .buffer
-            .try_update_value(|buffer| buffer.filter(&passes, &is_over));
+            .try_update_value(|buffer| buffer.filter(&filter, &is_over));
         if done == Some(false) {
-            PATTERN.set(None);
-            let problem = "This filter takes too long. All lines are shown.";
+            self.set_pattern(None);
+            // Output and severity are still looked at, as they are for the lines that come later.
+            self.buffer
+                .try_update_value(|buffer| buffer.filter(&filter, &|| false));
+            let problem = "This filter takes too long. Lines are shown without it.";
             self.problem.set(Some(problem.to_owned()));
         } else {
             self.problem.set(problem);
@@ -213,14 +200,19 @@ impl State {
 
 #[component]
 fn Log(id: SandboxId, lines: Vec<LogLine>) -> impl IntoView {
-    let params = use_query_map();
+    let params = use_query();
     let docked = use_context::<Panel>().is_some();
+    // The view of a page is in its address; that of the dock is not.
+    let of_dock = RwSignal::new(Wanted::of(|_| None));
     let state = State {
-        docked,
+        view: VIEWS.fetch_add(1, Ordering::Relaxed),
         buffer: StoredValue::new(Buffer::of(lines)),
         revision: RwSignal::new(0),
         scroll: Scroll::new(),
-        wanted: Memo::new(move |_| Wanted::of(|name| params.read().get(name).filter(|_| !docked))),
+        wanted: Memo::new(move |_| match docked {
+            true => of_dock.get(),
+            false => Wanted::of(|name| params.read().get(name)),
+        }),
         problem: RwSignal::new(None),
         seen: RwSignal::new(0),
     };
@@ -229,9 +221,14 @@ fn Log(id: SandboxId, lines: Vec<LogLine>) -> impl IntoView {
         true => format!("Log of {}", id.short()),
         false => "Logs".to_owned(),
     };
+    let (wanted, problem) = (state.wanted, state.problem);
+    let bar = match docked {
+        true => view! { <DockBar id wanted=of_dock problem /> }.into_any(),
+        false => view! { <Bar id wanted problem /> }.into_any(),
+    };
     view! {
         <section class="logs" aria-label=label>
-            {(!docked).then(|| view! { <Bar state id /> })}
+            {bar}
             <Lines state />
             <p class="help num">{move || state.status()}</p>
         </section>
@@ -247,20 +244,17 @@ fn follow(state: State, id: SandboxId) {
         let resized = window_event_listener(ev::resize, move |_| state.scroll.measure());
         on_cleanup(move || {
             resized.remove();
-            if !state.docked {
-                PATTERN.set(None);
-            }
+            state.set_pattern(None);
         });
         if let Some(live) = live {
             live.watch_log(id.clone(), move |batch| state.receive(batch));
         }
     });
-    let filter = Memo::new(move |_| state.wanted.read().filter.clone());
-    Effect::new(move |_| {
-        if !state.docked {
-            state.filter(&filter.get());
-        }
+    let filter = Memo::new(move |_| {
+        let wanted = state.wanted.read();
+        (wanted.filter.clone(), wanted.source, wanted.severity)
     });
+    Effect::new(move |_| state.filter(&filter.read().0));
     // Other widths of rows, or the end again.
     Effect::new(move |_| {
         state.wanted.track();
@@ -274,99 +268,6 @@ fn follow(state: State, id: SandboxId) {
             state.seen.set(state.buffer.with_value(Buffer::total));
         }
     });
-}
-
-/// Filter, switches and download.
-#[component]
-fn Bar(state: State, id: SandboxId) -> impl IntoView {
-    let navigate = use_navigate();
-    let here = use_location().pathname;
-    let go = move |change: &dyn Fn(&mut Wanted)| {
-        let mut wanted = state.wanted.get_untracked();
-        change(&mut wanted);
-        let options = NavigateOptions {
-            replace: true,
-            scroll: false,
-            ..Default::default()
-        };
-        navigate(
-            &format!("{}{}", here.get_untracked(), wanted.query()),
-            options,
-        );
-    };
-    let (go_wrap, go_times) = (go.clone(), go.clone());
-    let on_filter = move |event: ev::Event| {
-        let text = event_target_value(&event);
-        go(&|wanted| wanted.filter.clone_from(&text));
-    };
-    let on_wrap = move |event: ev::Event| {
-        let checked = event_target_checked(&event);
-        go_wrap(&|wanted| wanted.wraps = checked);
-    };
-    let on_times = move |event: ev::Event| {
-        let checked = event_target_checked(&event);
-        go_times(&|wanted| wanted.has_times = checked);
-    };
-    let initial = state.wanted.get_untracked();
-    let panel = use_context::<Current>().map(|Current(current)| Panel {
-        sandbox: id.clone(),
-        shows: Shows::Log,
-        name: current.with_untracked(|detail| title(&detail.sandbox).to_owned()),
-    });
-    let to_dock = use_context::<Dock>().zip(panel).map(|(dock, panel)| {
-        view! {
-            <button
-                type="button"
-                class="icon-button needs-script"
-                aria-label="Keep in the dock"
-                title="Keep in the dock, beside other pages"
-                data-command="Keep the log in the dock"
-                on:click=move |_| dock.open(panel.clone())
-            >
-                <Icon name="panel-bottom" />
-            </button>
-        }
-    });
-    let invalid = move || state.problem.read().is_some().then_some("true");
-    view! {
-        <div class="log-bar">
-            <label class="search needs-script">
-                <Icon name="search" />
-                <span class="visually-hidden">"Filter by a regular expression"</span>
-                <input
-                    id="filter"
-                    type="search"
-                    value=initial.filter
-                    placeholder="Filter: a regular expression"
-                    autocomplete="off"
-                    spellcheck="false"
-                    aria-invalid=invalid
-                    aria-describedby="log-problem"
-                    on:input=on_filter
-                />
-            </label>
-            <label class="check needs-script">
-                <input type="checkbox" checked=initial.wraps on:change=on_wrap />
-                "Wrap"
-            </label>
-            <label class="check needs-script">
-                <input type="checkbox" checked=initial.has_times on:change=on_times />
-                "Times"
-            </label>
-            <a
-                class="button"
-                rel="external"
-                download
-                href=format!("/console/sandboxes/{id}/logs/download")
-            >
-                <Icon name="download" />
-                "Download"
-            </a>
-            {to_dock}
-        </div>
-        <p id="log-problem" class="problem" role="alert">{move || state.problem.get()}</p>
-    }
-    .into_any()
 }
 
 #[component]
@@ -394,10 +295,7 @@ fn Lines(state: State) -> impl IntoView {
         0 => "To the end".to_owned(),
         count => format!("{count} new"),
     };
-    let to_end = move |_| {
-        scroll.follows.set(true);
-        scroll.to_end();
-    };
+    let to_end = move |_| scroll.follow();
     let is_empty = move || window.with(|window| window.rows == 0);
     view! {
         <div class="log-frame">
@@ -410,6 +308,9 @@ fn Lines(state: State) -> impl IntoView {
                 role="region"
                 aria-label="Output"
                 on:scroll=move |_| scroll.moved()
+                on:wheel=move |event| scroll.turned(&event)
+                on:keydown=move |event| scroll.key(&event)
+                on:pointerdown=move |_| scroll.touched()
             >
                 <div class="log-probe" node_ref=scroll.probe aria-hidden="true">
                     {"0".repeat(100)}
@@ -448,48 +349,8 @@ fn nothing(state: State) -> &'static str {
     state.revision.track();
     match state.buffer.with_value(Buffer::counts) {
         (0, _) => {
-            "No output yet. What the entry point writes is shown here, not what commands write."
+            "No output yet. What the entry point and execd write is shown here, not what commands write."
         }
         _ => "No line matches the filter.",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_address_holds_the_view() {
-        for wanted in [
-            Wanted {
-                has_times: true,
-                ..Wanted::default()
-            },
-            Wanted {
-                filter: "a|b c&d".to_owned(),
-                wraps: true,
-                has_times: false,
-            },
-        ] {
-            let query = wanted.query();
-            let pairs: Vec<(String, String)> = query
-                .trim_start_matches('?')
-                .split('&')
-                .filter_map(|pair| pair.split_once('='))
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .collect();
-            let get = |name: &str| {
-                let found = pairs.iter().find(|(known, _)| known == name)?;
-                // The only escapes that the test's values need.
-                Some(
-                    found
-                        .1
-                        .replace("%20", " ")
-                        .replace("%7C", "|")
-                        .replace("%26", "&"),
-                )
-            };
-            assert_eq!(Wanted::of(get), wanted, "{query}");
-        }
     }
 }

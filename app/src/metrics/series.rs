@@ -77,6 +77,9 @@ impl Range {
     }
 }
 
+/// From one Unix second to another.
+pub(super) type Stretch = (i64, i64);
+
 /// Values of one kind, from both sources.
 struct Source {
     name: &'static str,
@@ -238,8 +241,14 @@ impl Usage {
         is_whole
     }
 
-    /// The values of a chart. Tracks the live samples.
-    pub(super) fn chart(self, chart: usize, range: Range, limit: Option<f64>) -> ChartData {
+    /// The values of a chart, of all of a range or of a window of it. Tracks the live samples.
+    pub(super) fn chart(
+        self,
+        chart: usize,
+        range: Range,
+        window: Option<Stretch>,
+        limit: Option<f64>,
+    ) -> ChartData {
         let measure = &MEASURES[chart];
         self.recorded.with_value(|recorded| {
             self.live.with(|live| {
@@ -250,9 +259,10 @@ impl Usage {
                 };
                 let to = live.last().map_or_else(|| end(recorded), seconds);
                 let from = range.seconds().map_or(first, |range| to - range);
+                let (from, to) = window.unwrap_or((from, to));
                 let line = |source: &Source| Line {
                     name: source.name,
-                    points: points(recorded, live, source, from),
+                    points: points(recorded, live, source, (from, to)),
                 };
                 ChartData {
                     title: measure.title,
@@ -271,7 +281,7 @@ fn points(
     recorded: &MetricsHistory,
     live: &[MetricsSample],
     source: &Source,
-    from: i64,
+    (from, to): Stretch,
 ) -> Vec<(i64, Option<f64>)> {
     let start = recorded.start.map_or(0, |start| start.unix_ms() / 1_000);
     let step = i64::from(recorded.step_seconds);
@@ -281,7 +291,9 @@ fn points(
     let live = live
         .iter()
         .map(|sample| (seconds(sample), (source.live)(sample)));
-    recorded.chain(live).filter(|(at, _)| *at >= from).collect()
+    let is_within = |at: i64| (from..=to).contains(&at);
+    let all = recorded.chain(live);
+    all.filter(|(at, _)| is_within(*at)).collect()
 }
 
 #[cfg(test)]
@@ -333,7 +345,7 @@ mod tests {
             ])));
             assert!(usage.add(next(1_026)));
             assert!(usage.add(next(1_026)), "seen before");
-            let data = usage.chart(CPU, Range::Start, None);
+            let data = usage.chart(CPU, Range::Start, None, None);
             let points = &data.lines[0].points;
             let wanted = [
                 (1_010, Some(1.0)),
@@ -343,8 +355,11 @@ mod tests {
             ];
             assert_eq!(points, &wanted);
             assert_eq!((data.from, data.to), (1_000, 1_026));
-            let data = usage.chart(CPU, Range::Quarter, None);
+            let data = usage.chart(CPU, Range::Quarter, None, None);
             assert_eq!((data.from, data.to), (126, 1_026));
+            let data = usage.chart(CPU, Range::Quarter, Some((1_015, 1_025)), None);
+            assert_eq!(data.lines[0].points, &wanted[1..3]);
+            assert_eq!((data.from, data.to), (1_015, 1_025));
         });
     }
 

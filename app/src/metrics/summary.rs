@@ -10,11 +10,11 @@ use super::{
 use crate::{
     live::Live,
     tab::{Current, Tab},
-    ui::Sparkline,
+    ui::{LoadError, Sparkline},
 };
 
-/// A card with the present use of CPU and memory, and the last 15 minutes as small lines. Nothing where
-/// nothing is measured.
+/// A card with the present use of CPU and memory, and the last 15 minutes as small lines; where nothing
+/// is measured, why.
 #[component]
 pub fn UsageSummary(
     /// The sandbox.
@@ -27,14 +27,28 @@ pub fn UsageSummary(
         <Transition>
             {move || {
                 let id = id.clone();
+                let again = Callback::new(move |()| first.refetch());
                 Suspend::new(async move {
                     match first.await {
                         Ok(Ok(history)) => view! { <Lines id history /> }.into_any(),
-                        _ => ().into_any(),
+                        Ok(Err(why)) => view! { <Missing><p class="help">{why}</p></Missing> }.into_any(),
+                        Err(error) => view! { <Missing><LoadError error again /></Missing> }.into_any(),
                     }
                 })
             }}
         </Transition>
+    }
+    .into_any()
+}
+
+/// The card without lines.
+#[component]
+fn Missing(children: Children) -> impl IntoView {
+    view! {
+        <section class="card" aria-labelledby="usage-title">
+            <h2 id="usage-title">"CPU and memory"</h2>
+            {children()}
+        </section>
     }
     .into_any()
 }
@@ -58,7 +72,7 @@ fn Lines(id: SandboxId, history: MetricsHistory) -> impl IntoView {
     });
     let line = |chart: usize| {
         let limit = limits[chart];
-        let data = Memo::new(move |_| usage.chart(chart, Range::Quarter, limit));
+        let data = Memo::new(move |_| usage.chart(chart, Range::Quarter, None, limit));
         let points = Signal::derive(move || data.with(|data| data.lines[0].points.clone()));
         let text = move || {
             data.with(|data| {

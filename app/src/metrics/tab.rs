@@ -1,18 +1,25 @@
 //! The view of the metrics tab.
 
 use leptos::prelude::*;
-use leptos_router::hooks::{use_location, use_query_map};
+use leptos_router::{
+    NavigateOptions,
+    hooks::{use_location, use_navigate},
+};
 use osb_protocol::{SandboxId, lifecycle::MetricsHistory};
 
 use super::{
     api,
-    series::{CHARTS, Range, Usage, limits},
+    chart::{Axis, TimeChart},
+    marks::{self, Marks},
+    series::{CHARTS, CPU, Range, Stretch, Usage, limits},
+    window::{Move, View},
 };
 use crate::{
     browser,
     live::Live,
+    query_string::use_query,
     tab::Current,
-    ui::{Chart, ChartData, Icon, LoadError, When, thinned, time_of},
+    ui::{ChartData, Icon, LoadError, When, thinned, time_of},
 };
 
 /// Rows of the table.
@@ -27,9 +34,9 @@ pub fn MetricsTab() -> impl IntoView {
         return ().into_any();
     };
     let id = current.with_untracked(|detail| detail.sandbox.id.clone());
-    let params = use_query_map();
-    let range = Memo::new(move |_| Range::of_key(&params.read().get("range").unwrap_or_default()));
-    let has_table = Memo::new(move |_| params.read().get("table").is_some());
+    let params = use_query();
+    let shown = Memo::new(move |_| View::of(|name| params.read().get(name)));
+    let range = Memo::new(move |_| shown.read().range);
     let asked = id.clone();
     let first = Resource::new_blocking(
         move || range.get(),
@@ -40,7 +47,7 @@ pub fn MetricsTab() -> impl IntoView {
         again: Callback::new(move |()| first.refetch()),
     };
     view! {
-        <Ranges range has_table />
+        <Ranges shown />
         <Transition fallback=|| view! { <div class="skeleton" aria-busy="true"><div class="skeleton-row"></div></div> }>
             {move || {
                 let id = id.clone();
@@ -48,7 +55,7 @@ pub fn MetricsTab() -> impl IntoView {
                     match first.await {
                         Ok(Ok(history)) => {
                             let range = range.get_untracked();
-                            view! { <Charts id history range has_table reload /> }.into_any()
+                            view! { <Charts id history range shown reload /> }.into_any()
                         }
                         Ok(Err(why)) => view! { <NoMetrics why /> }.into_any(),
                         Err(error) => view! { <LoadError error again=reload.again /> }.into_any(),
@@ -79,6 +86,11 @@ impl Reload {
 
 #[component]
 fn NoMetrics(why: String) -> impl IntoView {
+    let current = use_context::<Current>();
+    let why = move || {
+        let ended = current.and_then(|current| current.of_ended("Its resource use is not known."));
+        ended.unwrap_or_else(|| why.clone())
+    };
     view! {
         <section class="empty">
             <Icon name="activity" />
@@ -91,29 +103,72 @@ fn NoMetrics(why: String) -> impl IntoView {
 
 /// Links to the ranges and to the table.
 #[component]
-fn Ranges(range: Memo<Range>, has_table: Memo<bool>) -> impl IntoView {
+fn Ranges(shown: Memo<View>) -> impl IntoView {
     let path = use_location().pathname;
-    let address = move |range: Range, table: bool| {
-        let table = if table { "&table=on" } else { "" };
-        format!("{}?range={}{table}", path.get(), range.key())
-    };
-    let link = move |of: Range| {
+    let address = move |view: View| format!("{}{}", path.get(), view.query());
+    let link = move |range: Range| {
+        let of = move || View {
+            range,
+            window: None,
+            ..shown.get()
+        };
         view! {
             <a
                 class="button"
-                href=move || address(of, has_table.get())
-                aria-current=move || (range.get() == of).then_some("true")
+                href=move || address(of())
+                aria-current=move || (shown.read().range == range).then_some("true")
             >
-                {of.title()}
+                {range.title()}
             </a>
         }
+    };
+    let other = move || View {
+        has_table: !shown.read().has_table,
+        ..shown.get()
     };
     view! {
         <nav class="ranges" aria-label="Time">
             {Range::ALL.map(link).collect_view()}
-            <a class="button table-link" href=move || address(range.get(), !has_table.get())>
-                {move || if has_table.get() { "Hide the table" } else { "Show as table" }}
+            <a class="button table-link" href=move || address(other())>
+                {move || if shown.read().has_table { "Hide the table" } else { "Show as table" }}
             </a>
+        </nav>
+    }
+    .into_any()
+}
+
+/// Links to other parts of the time.
+#[component]
+fn Windows(
+    shown: Memo<View>,
+    /// What is shown.
+    part: Memo<Stretch>,
+    /// All of the range.
+    whole: Memo<Stretch>,
+) -> impl IntoView {
+    let path = use_location().pathname;
+    let link = move |to: Move| {
+        let address = move || {
+            let window = to.of(part.get(), whole.get());
+            let view = View {
+                window,
+                ..shown.get()
+            };
+            format!("{}{}", path.get(), view.query())
+        };
+        view! {
+            <a class="button" href=address>
+                {to.title()}
+            </a>
+        }
+    };
+    let is_part = Memo::new(move |_| shown.read().window.is_some());
+    view! {
+        <nav class="ranges" aria-label="Part of the time">
+            {link(Move::In)}
+            <Show when=move || is_part.get()>
+                {Move::ALL.into_iter().filter(|it| *it != Move::In).map(link).collect_view()}
+            </Show>
         </nav>
     }
     .into_any()
@@ -124,7 +179,7 @@ fn Charts(
     id: SandboxId,
     history: MetricsHistory,
     range: Range,
-    has_table: Memo<bool>,
+    shown: Memo<View>,
     reload: Reload,
 ) -> impl IntoView {
     let Some(Current(current)) = use_context() else {
@@ -142,20 +197,55 @@ fn Charts(
             });
         }
     });
-    let data: [Memo<ChartData>; CHARTS] =
-        std::array::from_fn(|chart| Memo::new(move |_| usage.chart(chart, range, limits[chart])));
-    let is_empty = move || data[0].with(|it| it.to == 0);
+    let window = Memo::new(move |_| shown.read().window);
+    let data: [Memo<ChartData>; CHARTS] = std::array::from_fn(|chart| {
+        Memo::new(move |_| usage.chart(chart, range, window.get(), limits[chart]))
+    });
+    let stretch = |window: Option<Memo<Option<Stretch>>>| {
+        Memo::new(move |_| {
+            let window = window.and_then(|window| window.get());
+            let data = usage.chart(CPU, range, window, None);
+            (data.from, data.to)
+        })
+    };
+    let (part, whole) = (stretch(Some(window)), stretch(None));
+    let (navigate, here) = (use_navigate(), use_location().pathname);
+    let axis = Axis {
+        cursor: RwSignal::new(None),
+        anchor: RwSignal::new(None),
+        show: Callback::new(move |window| {
+            let view = View {
+                window: Some(window),
+                ..shown.get_untracked()
+            };
+            let options = NavigateOptions {
+                scroll: false,
+                ..Default::default()
+            };
+            let to = format!("{}{}", here.get_untracked(), view.query());
+            navigate(&to, options);
+        }),
+        marks: marks::followed(current),
+    };
+    let is_empty = move || whole.with(|(_, to)| *to == 0);
     view! {
         <Show
             when=move || !is_empty()
             fallback=|| view! { <p class="help">"Nothing was recorded yet. A sandbox is measured every ten seconds while it runs."</p> }
         >
-            <Show when=move || has_table.get()>
+            <Windows shown part whole />
+            <Show when=move || shown.read().has_table>
                 <Table data />
             </Show>
             <div class="charts">
-                {data.map(|data| view! { <section class="card"><Chart data /></section> }).collect_view()}
+                {data
+                    .map(|data| view! { <section class="card"><TimeChart data axis /></section> })
+                    .collect_view()}
             </div>
+            <p id="chart-help" class="fine needs-script">
+                "Drag over a chart to show a part of the time. With keys: arrows move the cursor, with Shift they choose a part, and Enter shows it."
+            </p>
+            <Marks marks=axis.marks />
         </Show>
     }
     .into_any()

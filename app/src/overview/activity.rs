@@ -6,7 +6,7 @@ use super::shown::Shown;
 use crate::{
     sandboxes::ListQuery,
     ui::{Age, Chart, ChartData, Line, Unit},
-    view::{Activity, FailureGroup},
+    view::{Activity, FailureGroup, Split},
 };
 
 /// Creates and failures of each hour, and how long creates took.
@@ -35,14 +35,16 @@ fn Unknown(why: String) -> impl IntoView {
 
 #[component]
 fn Known(activity: Activity) -> impl IntoView {
-    let facts = facts(&activity);
+    let times = times(&activity);
+    let created = Lists::created().links(activity.created, " created".into_any());
+    let failed = Lists::failed().links(activity.failed, " failed".into_any());
     let data = chart(&activity);
     let cut = activity
         .is_cut
         .then(|| view! { <p class="help">"More sandboxes ended than are counted here."</p> });
     view! {
         <Chart data=Signal::stored(data) />
-        <p class="activity-facts num">{facts}</p>
+        <p class="activity-facts num">{created} " · " {failed} {times}</p>
         {cut}
     }
     .into_any()
@@ -74,21 +76,80 @@ fn chart(activity: &Activity) -> ChartData {
     }
 }
 
-/// Sums of the day, in words.
-fn facts(activity: &Activity) -> String {
-    let sum = |count: fn(&crate::view::HourCount) -> u32| -> u32 {
-        activity.hours.iter().map(count).sum()
-    };
-    let (creates, failures) = (sum(|hour| hour.creates), sum(|hour| hour.failures));
-    let mut text = format!("{creates} created · {failures} failed");
-    if let (Some(median), Some(p99)) = (activity.median_ms, activity.p99_ms) {
-        text += &format!(
-            " · ready after {}, 99 of 100 within {}",
-            time(median),
-            time(p99)
-        );
+/// How long creates took, in words.
+fn times(activity: &Activity) -> Option<String> {
+    let (median, p99) = (time(activity.median_ms?), time(activity.p99_ms?));
+    Some([" · ready after ", &median, ", 99 of 100 within ", &p99].concat())
+}
+
+/// The two lists that have what a number counts: of sandboxes that exist, and of those that ended.
+struct Lists {
+    present: ListQuery,
+    ended: ListQuery,
+}
+
+impl Lists {
+    fn of(present: (&str, &str), ended: &str) -> Self {
+        let list = |state: &str, q: &str| ListQuery {
+            state: state.to_owned(),
+            q: q.to_owned(),
+            ..ListQuery::default()
+        };
+        Self {
+            present: list(present.0, present.1),
+            ended: list("Ended", ended),
+        }
     }
-    text
+
+    /// What was created within a day.
+    fn created() -> Self {
+        Self::of(("", "age<24h"), "age<24h")
+    }
+
+    /// What failed within a day.
+    fn failed() -> Self {
+        Self::of(
+            ("Failed", "changed<24h"),
+            "state:failed,vanished changed<24h",
+        )
+    }
+
+    /// What failed within a day for a reason.
+    fn failed_for(reason: &str) -> Self {
+        let word = match reason {
+            "" => "reason=none".to_owned(),
+            code if code.contains(char::is_whitespace) => ["reason=\"", code, "\""].concat(),
+            code => ["reason=", code].concat(),
+        };
+        let mut lists = Self::failed();
+        for list in [&mut lists.present, &mut lists.ended] {
+            list.q = [&list.q, " ", &word].concat();
+        }
+        lists
+    }
+
+    /// The number with what it counts. It leads to its list, or its parts lead to theirs.
+    fn links(&self, count: Split, what: AnyView) -> AnyView {
+        let total = count.total();
+        let list = match count {
+            Split { ended: 0, .. } => &self.present,
+            Split { present: 0, .. } => &self.ended,
+            Split { present, ended } => {
+                let (exist, gone) = (self.present.url(), self.ended.url());
+                return view! {
+                    {total}
+                    {what}
+                    " ("
+                    <a href=exist>{present} " present"</a>
+                    ", "
+                    <a href=gone>{ended} " ended"</a>
+                    ")"
+                }
+                .into_any();
+            }
+        };
+        view! { <a href=list.url()>{total} {what}</a> }.into_any()
+    }
 }
 
 /// Milliseconds for people.
@@ -131,27 +192,29 @@ pub(super) fn FailuresCard(shown: Shown) -> impl IntoView {
     .into_any()
 }
 
-/// The list of the sandboxes that failed for a reason.
-fn list_of(group: &FailureGroup) -> ListQuery {
-    ListQuery {
-        state: "Ended".to_owned(),
-        q: format!("reason:{}", group.reason),
-        ..ListQuery::default()
-    }
-}
-
 #[component]
 fn FailureRow(group: FailureGroup) -> impl IntoView {
-    let list = list_of(&group).url();
+    let lists = Lists::failed_for(&group.reason);
+    let reason = match group.reason.is_empty() {
+        true => "no reason".to_owned(),
+        false => group.reason,
+    };
+    let what = view! {
+        " × "
+        <span class="mono">{reason}</span>
+    };
     let page = format!("/console/sandboxes/{}", group.newest);
+    let others = match group.others {
+        0 => None,
+        1 => Some("1 of them has another message.".to_owned()),
+        count => Some(format!("{count} of them have other messages.")),
+    };
+    let others = others.map(|text| view! { <p class="help">{text}</p> });
     view! {
         <li>
-            <a class="failure-count num" href=list title="All with this reason that ended">
-                {group.count}
-                " × "
-                <span class="mono">{group.reason}</span>
-            </a>
+            <p class="failure-count num">{lists.links(group.count, what.into_any())}</p>
             <p class="failure-message">{group.message}</p>
+            {others}
             <p class="help">
                 "Last: "
                 <a href=page>{group.title}</a>
@@ -169,7 +232,10 @@ mod tests {
     use osb_protocol::WireTime;
 
     use super::*;
-    use crate::view::HourCount;
+    use crate::{
+        ui::sample::row,
+        view::{Ended, HourCount, Outcome, SandboxRow},
+    };
 
     fn activity() -> Activity {
         let hour = |hour: i64, creates, failures| HourCount {
@@ -187,11 +253,73 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_summed_in_words() {
-        let text = "7 created · 1 failed · ready after 820 ms, 99 of 100 within 61.2 s";
-        assert_eq!(facts(&activity()), text);
-        let none = Activity::default();
-        assert_eq!(facts(&none), "0 created · 0 failed");
+    fn times_of_creates_are_shown_in_words() {
+        let text = " · ready after 820 ms, 99 of 100 within 61.2 s";
+        assert_eq!(times(&activity()).as_deref(), Some(text));
+        assert_eq!(times(&Activity::default()), None);
+    }
+
+    const NOW: i64 = 100 * 86_400_000;
+
+    fn at(hours_ago: i64) -> WireTime {
+        WireTime::from_unix_ms(NOW - hours_ago * 3_600_000).unwrap()
+    }
+
+    fn listed(query: &ListQuery, row: &SandboxRow) -> bool {
+        let filter = crate::sandboxes::Filter::parse(&query.q);
+        assert_eq!(filter.problems(), [], "{}", query.q);
+        query.matches(&filter, row, NOW)
+    }
+
+    #[test]
+    fn a_number_of_failures_leads_to_the_lists_of_exactly_these() {
+        let failed = |reason: Option<&str>, hours_ago| {
+            let mut row = row("a", "Failed");
+            row.sandbox.status.reason = reason.map(str::to_owned);
+            row.sandbox.status.last_transition_at = Some(at(hours_ago));
+            row
+        };
+        let ended = |outcome, reason, hours_ago| SandboxRow {
+            ended: Some(Ended {
+                outcome,
+                at: at(hours_ago),
+            }),
+            ..failed(Some(reason), 200)
+        };
+        let of_pull = Lists::failed_for("PULL");
+        let present = |reason, hours_ago| listed(&of_pull.present, &failed(reason, hours_ago));
+        assert!(present(Some("PULL"), 23));
+        assert!(!present(Some("PULL"), 24) && !present(Some("PULL_LATE"), 1));
+        let gone = |outcome, reason, hours| listed(&of_pull.ended, &ended(outcome, reason, hours));
+        assert!(gone(Outcome::Failed, "PULL", 23) && gone(Outcome::Vanished, "PULL", 1));
+        assert!(!gone(Outcome::Failed, "PULL", 24) && !gone(Outcome::Deleted, "PULL", 1));
+        assert!(!gone(Outcome::Failed, "OOM", 1));
+        assert!(listed(&Lists::failed_for("").present, &failed(None, 1)));
+        assert!(listed(
+            &Lists::failed_for("two words").present,
+            &failed(Some("two words"), 1)
+        ));
+        assert!(listed(&Lists::failed().present, &failed(Some("OOM"), 1)));
+        let mut fresh = row("a", "Running");
+        fresh.sandbox.created_at = at(23);
+        assert!(listed(&Lists::created().present, &fresh));
+        fresh.sandbox.created_at = at(24);
+        assert!(!listed(&Lists::created().present, &fresh));
+    }
+
+    #[test]
+    fn a_number_leads_to_the_list_or_its_parts_to_theirs() {
+        let html = |present, ended| {
+            let count = Split { present, ended };
+            Owner::new().with(|| Lists::failed().links(count, " failed".into_any()).to_html())
+        };
+        let (exists, gone) = (Lists::failed().present.url(), Lists::failed().ended.url());
+        let (exists, gone) = (exists.replace('&', "&amp;"), gone.replace('&', "&amp;"));
+        let has = |html: &str, url: &str| html.contains(&["href=\"", url, "\""].concat());
+        assert!(has(&html(2, 0), &exists) && !has(&html(2, 0), &gone));
+        assert!(!has(&html(0, 3), &exists) && has(&html(0, 3), &gone));
+        assert!(has(&html(2, 3), &exists) && has(&html(2, 3), &gone));
+        assert!(html(2, 3).starts_with('5'), "{}", html(2, 3));
     }
 
     #[test]

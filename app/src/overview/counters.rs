@@ -62,10 +62,11 @@ fn counters() -> [Counter; 4] {
     ]
 }
 
-/// The list of the sandboxes that expire soon.
+/// The list of the sandboxes that expire soon: of those that live, as they are counted.
 fn expiring() -> ListQuery {
+    let minutes = (EXPIRING_SECONDS / 60).to_string();
     ListQuery {
-        q: format!("ttl<{}m", EXPIRING_SECONDS / 60),
+        q: ["ttl<", &minutes, "m -state:failed,stopping,terminated"].concat(),
         ..ListQuery::default()
     }
 }
@@ -165,6 +166,33 @@ mod tests {
         ];
         assert_eq!(seen, wanted);
         assert_eq!(ended().url(), list("Ended"));
-        assert_eq!(expiring().url(), "/console/sandboxes?q=ttl%3C15m");
+    }
+
+    #[test]
+    fn the_list_of_those_that_expire_has_the_living_as_the_number() {
+        let query = expiring();
+        let filter = crate::sandboxes::Filter::parse(&query.q);
+        assert_eq!(filter.problems(), []);
+        for state in [
+            "Pending",
+            "Running",
+            "Pausing",
+            "Paused",
+            "Resuming",
+            "Stopping",
+            "Terminated",
+            "Failed",
+            "Unknown",
+        ] {
+            let mut row = crate::ui::sample::row("a", state);
+            let mut is_listed = |left_ms| {
+                row.sandbox.expires_at = osb_protocol::WireTime::from_unix_ms(left_ms);
+                query.matches(&filter, &row, 0)
+            };
+            let soon = 1_000 * EXPIRING_SECONDS;
+            let is_alive = crate::view::is_alive(&state.into());
+            assert_eq!(is_listed(soon - 1), is_alive, "{state}");
+            assert!(!is_listed(soon), "{state}");
+        }
     }
 }

@@ -170,7 +170,6 @@ mod tests {
             processors: 4,
             memory_bytes: 8 << 30,
             available_bytes: Some(5 << 30),
-            disk_bytes: None,
         }
     }
 

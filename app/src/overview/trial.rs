@@ -209,6 +209,7 @@ mod tests {
                 stage("ready", StageState::Done, 1_700),
             ],
             resources: Default::default(),
+            template: None,
             log_tail: Vec::new(),
             ended: None,
         };

@@ -9,16 +9,22 @@ use crate::{
 };
 
 /// Pages of the console: address, title, icon, and whether the address is of another application.
-const PAGES: [(&str, &str, &str, bool); 7] = [
+const PAGES: [(&str, &str, &str, bool); 10] = [
     ("/console", "Overview", "layout-dashboard", false),
     ("/console/sandboxes", "Sandboxes", "box", false),
     (CREATE, "Create a sandbox", "plus", false),
+    (SNAPSHOTS, "Snapshots", "camera", false),
+    (POOLS, "Pools", "layers", false),
+    (TEMPLATES, "Templates", "package", false),
     ("/console/events", "Events & audit", "scroll-text", false),
     ("/console/access", "Access", "key-round", false),
     ("/console/settings", "Settings & health", "settings", false),
     ("/docs", "API docs", "book-open", true),
 ];
 const CREATE: &str = "/console/create";
+const SNAPSHOTS: &str = "/console/snapshots";
+const POOLS: &str = "/console/pools";
+const TEMPLATES: &str = "/console/templates";
 /// Attribute of elements that the palette offers to click; its value is what that does.
 pub(super) const COMMAND: &str = "command";
 
@@ -45,10 +51,28 @@ pub(super) enum Act {
     Click(String),
 }
 
+/// What decides which pages there are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offered {
+    /// Whether the role of the user allows changes.
+    pub(super) may_change: bool,
+    /// Whether the runtime has snapshots.
+    pub(super) has_snapshots: bool,
+    /// Whether it has pools.
+    pub(super) has_pools: bool,
+    /// Whether it has templates.
+    pub(super) has_templates: bool,
+}
+
 /// Tabs of the sandbox at this path, pages, and the `commands` of the page's elements.
 pub(super) fn of_page(
     path: &str,
-    may_change: bool,
+    Offered {
+        may_change,
+        has_snapshots,
+        has_pools,
+        has_templates,
+    }: Offered,
     is_offered: impl Fn(Tab) -> bool,
     commands: Vec<String>,
 ) -> Vec<Offer> {
@@ -64,9 +88,13 @@ pub(super) fn of_page(
             act: Act::Open(tab.address(&id)),
         })
     });
-    let pages = PAGES
-        .into_iter()
-        .filter(|(address, ..)| may_change || *address != CREATE);
+    let pages = PAGES.into_iter().filter(|(address, ..)| match *address {
+        CREATE => may_change,
+        SNAPSHOTS => has_snapshots,
+        POOLS => has_pools,
+        TEMPLATES => has_templates,
+        _ => true,
+    });
     let pages = pages.map(|(address, title, icon, leaves)| Offer {
         group: "Pages",
         icon,
@@ -135,6 +163,13 @@ pub(super) fn matching(offers: &[Offer], text: &str) -> Vec<Offer> {
 mod tests {
     use super::*;
 
+    const ALL: Offered = Offered {
+        may_change: true,
+        has_snapshots: true,
+        has_pools: true,
+        has_templates: true,
+    };
+
     fn titles(offers: &[Offer]) -> Vec<&str> {
         offers.iter().map(|offer| offer.title.as_str()).collect()
     }
@@ -143,7 +178,7 @@ mod tests {
     fn a_sandboxs_page_offers_its_tabs() {
         let offers = of_page(
             "/console/sandboxes/ab-1/logs",
-            true,
+            ALL,
             |tab| tab != Tab::Metrics,
             vec![],
         );
@@ -153,22 +188,54 @@ mod tests {
             Act::Open("/console/sandboxes/ab-1/terminal".to_owned())
         );
         assert!(!titles(&offers).contains(&"Metrics"));
-        let elsewhere = of_page("/console/sandboxes", true, |_| true, vec![]);
+        let elsewhere = of_page("/console/sandboxes", ALL, |_| true, vec![]);
         assert!(!titles(&elsewhere).contains(&"Terminal"));
     }
 
     #[test]
-    fn who_may_not_create_is_not_offered_it() {
-        assert!(titles(&of_page("/console", true, |_| true, vec![])).contains(&"Create a sandbox"));
-        assert!(
-            !titles(&of_page("/console", false, |_| true, vec![])).contains(&"Create a sandbox")
-        );
+    fn what_a_user_or_a_runtime_cannot_is_not_offered() {
+        let offers = |offered, title| {
+            titles(&of_page("/console", offered, |_| true, vec![])).contains(&title)
+        };
+        for (offered, title) in [
+            (
+                Offered {
+                    may_change: false,
+                    ..ALL
+                },
+                "Create a sandbox",
+            ),
+            (
+                Offered {
+                    has_snapshots: false,
+                    ..ALL
+                },
+                "Snapshots",
+            ),
+            (
+                Offered {
+                    has_pools: false,
+                    ..ALL
+                },
+                "Pools",
+            ),
+            (
+                Offered {
+                    has_templates: false,
+                    ..ALL
+                },
+                "Templates",
+            ),
+        ] {
+            assert!(offers(ALL, title), "{title}");
+            assert!(!offers(offered, title), "{title}");
+        }
     }
 
     #[test]
     fn each_word_must_be_there_and_the_best_group_comes_first() {
         let commands = vec!["Log out".to_owned()];
-        let offers = of_page("/console/sandboxes/ab-1", true, |_| true, commands);
+        let offers = of_page("/console/sandboxes/ab-1", ALL, |_| true, commands);
         assert_eq!(titles(&matching(&offers, "out")), ["Log out"]);
         assert_eq!(matching(&offers, "").len(), offers.len());
         assert_eq!(

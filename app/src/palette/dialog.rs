@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use leptos::{ev, html, prelude::*, task::spawn_local};
 use leptos_router::hooks::{use_location, use_navigate};
+use osb_protocol::Feature;
 
-use super::commands::{Act, COMMAND, Offer, matching, of_page, of_row};
+use super::commands::{Act, COMMAND, Offer, Offered, matching, of_page, of_row};
 use crate::{
     browser,
     frame::{PaletteOpen, TypedEarly},
@@ -162,11 +163,16 @@ fn option_id(at: usize) -> String {
 fn page_offers(is_open: RwSignal<bool>) -> Memo<Vec<Offer>> {
     let path = use_location().pathname;
     let features = use_context::<ServerInfo>().unwrap_or_default().features;
-    let may_change = offers_changes();
+    let offered = Offered {
+        may_change: offers_changes(),
+        has_snapshots: features.contains(Feature::Snapshots),
+        has_pools: features.contains(Feature::Pools),
+        has_templates: features.contains(Feature::Templates),
+    };
     Memo::new(move |_| match is_open.get() {
         true => of_page(
             &path.read(),
-            may_change,
+            offered,
             |tab| tab.is_offered(features),
             browser::data_of_all(COMMAND),
         ),

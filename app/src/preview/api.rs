@@ -7,6 +7,10 @@ use osb_protocol::SandboxId;
 use super::Ports;
 use crate::error::ConsoleError;
 
+/// Most ports with an address.
+#[cfg(feature = "ssr")]
+const ADDRESSES: usize = 64;
+
 /// The listening ports, and the way to one of them.
 #[server(prefix = "/console/fn", endpoint = "preview/ports")]
 pub async fn read_ports(
@@ -24,7 +28,16 @@ pub async fn read_ports(
                 Some(address.proxied)
             }
         };
-        Ok::<_, ConsoleError>(Ports { listening, shown })
+        let mut addresses = Vec::new();
+        for port in listening.iter().take(ADDRESSES) {
+            // What cannot be reached has no address.
+            addresses.extend(domain.port(&id, port.port).await.ok());
+        }
+        Ok::<_, ConsoleError>(Ports {
+            listening,
+            shown,
+            addresses,
+        })
     };
     match read.await {
         Ok(ports) => Ok(Ok(ports)),

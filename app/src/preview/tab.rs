@@ -1,17 +1,24 @@
 //! The view of the preview tab.
 
 use leptos::{ev, prelude::*};
-use leptos_router::hooks::use_query_map;
 use osb_protocol::{SandboxId, execd::port::ListeningPort};
 
 use super::{Ports, api, desktop::Desktop};
 use crate::{
     browser,
+    query_string::use_query,
     tab::{Current, Tab},
-    ui::{CopyButton, Icon, LoadError},
+    ui::{ColumnTitle, CopyButton, Icon, LoadError, TableHead},
     view::{ServerInfo, offers_changes},
 };
 
+/// Titles of the columns of ports.
+const TITLES: &[ColumnTitle] = &[
+    ColumnTitle::new("Port"),
+    ColumnTitle::new("Program"),
+    ColumnTitle::new("Address"),
+    ColumnTitle::new("Actions").hidden(),
+];
 /// What a page of a sandbox may do: it has no origin, so it is a stranger to the console.
 const SANDBOX: &str = "allow-scripts allow-forms allow-popups allow-downloads allow-modals";
 
@@ -53,7 +60,7 @@ pub fn PreviewTab() -> impl IntoView {
         .into_any();
     }
     let id = current.with_untracked(|detail| detail.sandbox.id.clone());
-    let params = use_query_map();
+    let params = use_query();
     let wanted = Memo::new(move |_| Wanted::of(|name| params.read().get(name)));
     let asked = id.clone();
     let ports = Resource::new_blocking(
@@ -180,14 +187,7 @@ fn Found(
         </div>
         <table class="list port-list">
             <caption class="visually-hidden">"Ports on which programs listen"</caption>
-            <thead>
-                <tr>
-                    <th scope="col">"Port"</th>
-                    <th scope="col">"Program"</th>
-                    <th scope="col">"Address"</th>
-                    <th scope="col"><span class="visually-hidden">"Actions"</span></th>
-                </tr>
-            </thead>
+            <TableHead of=TITLES />
             <tbody>{rows}</tbody>
         </table>
         {frame}

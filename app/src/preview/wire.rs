@@ -3,6 +3,8 @@
 use osb_protocol::execd::port::ListeningPort;
 use serde::{Deserialize, Serialize};
 
+use crate::view::PortAddress;
+
 /// Ports of a sandbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ports {
@@ -11,4 +13,7 @@ pub struct Ports {
     /// Path on this server that reaches the port that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown: Option<String>,
+    /// Where the listening ports are reached.
+    #[serde(default)]
+    pub addresses: Vec<PortAddress>,
 }

@@ -17,6 +17,8 @@ pub(super) struct Output {
     bytes: usize,
     /// Lines in all.
     total: u64,
+    /// Bytes that the server did not send.
+    pub(super) missing: u64,
 }
 
 impl Output {
@@ -40,8 +42,18 @@ impl Output {
     }
 
     /// Lines that are no longer kept.
-    pub(super) fn dropped(&self) -> u64 {
+    fn dropped(&self) -> u64 {
         self.total - self.lines.len() as u64
+    }
+
+    /// What is not shown, in words.
+    pub(super) fn gap(&self) -> Option<String> {
+        match (self.missing >> 10, self.dropped()) {
+            (0, 0) => None,
+            (0, lines) => Some(format!("{lines} earlier lines are not shown")),
+            (kib, 0) => Some(format!("{kib} KiB before are not shown")),
+            (kib, lines) => Some(format!("{kib} KiB and {lines} lines before are not shown")),
+        }
     }
 
     /// Whether nothing was written.
@@ -76,6 +88,11 @@ mod tests {
         assert_eq!((output.lines.len(), output.dropped()), (LINES, 5));
         assert_eq!(output.lines()[0], (5, line("5")));
         assert!(output.text().starts_with("5\n6\n"));
+        assert_eq!(output.gap().unwrap(), "5 earlier lines are not shown");
+        output.missing = 3 << 20;
+        let gap = "3072 KiB and 5 lines before are not shown";
+        assert_eq!(output.gap().unwrap(), gap);
+        assert_eq!(Output::default().gap(), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use leptos::prelude::*;
 use osb_protocol::SandboxId;
 
 use super::{
-    runner::{Phase, Runner},
+    runner::{Phase, Runner, Wanted},
     wire::{RunMessage, RunRequest},
 };
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     socket::{Socket, SocketEvent},
 };
 
-/// Runs what the tab orders, until the tab is left.
+/// Runs or follows what the tab wants, until the tab is left.
 pub(super) fn mount(id: SandboxId, runner: Runner) {
     let socket = StoredValue::new_local(None::<Socket>);
     let send = move |request: &RunRequest| {
@@ -26,14 +26,20 @@ pub(super) fn mount(id: SandboxId, runner: Runner) {
         }
     };
     Effect::new(move |_| {
-        let Some(order) = runner.order.get() else {
-            return;
+        let (path, first) = match runner.wanted.get() {
+            None => return,
+            Some(Wanted::Run(order)) => {
+                (format!("/console/run/{id}"), Some(RunRequest::Run(order)))
+            }
+            Some(Wanted::Follow { began, .. }) => {
+                let began = began.unix_us();
+                (format!("/console/output/{id}?began={began}"), None)
+            }
         };
-        let first = RunRequest::Run(order);
-        let url = browser::socket_url(&format!("/console/run/{id}"));
+        let url = browser::socket_url(&path);
         let opened = Socket::open(&url, move |event| match event {
             SocketEvent::Text(text) => match serde_json::from_str(&text) {
-                Ok(RunMessage::Ready) => send(&first),
+                Ok(RunMessage::Ready) => first.iter().for_each(send),
                 Ok(message) => runner.receive(message),
                 // Of a newer server.
                 Err(_) => {}

@@ -1,5 +1,7 @@
 //! The form of a command.
 
+use std::collections::BTreeMap;
+
 use leptos::{ev, prelude::*};
 
 use super::{
@@ -15,6 +17,8 @@ pub(super) struct Fields {
     pub(super) cwd: RwSignal<String>,
     pub(super) uid: RwSignal<String>,
     pub(super) seconds: RwSignal<String>,
+    envs: RwSignal<String>,
+    background: RwSignal<bool>,
     problem: RwSignal<Option<Problem>>,
     /// Whether the options are shown.
     pub(super) is_open: RwSignal<bool>,
@@ -31,6 +35,7 @@ struct Problem {
 const COMMAND: &str = "run-command";
 const UID: &str = "run-uid";
 const SECONDS: &str = "run-seconds";
+const ENVS: &str = "run-envs";
 
 impl Fields {
     pub(super) fn new() -> Self {
@@ -39,21 +44,35 @@ impl Fields {
             cwd: RwSignal::default(),
             uid: RwSignal::default(),
             seconds: RwSignal::default(),
+            envs: RwSignal::default(),
+            background: RwSignal::default(),
             problem: RwSignal::default(),
             is_open: RwSignal::default(),
         }
     }
 
-    /// Fills the fields in with an order.
-    pub(super) fn fill(self, order: RunOrder) {
+    /// Fills the fields in with the order of a reported command, and returns the order. The environment
+    /// is not reported: that of the form stays for the same command.
+    pub(super) fn fill(self, mut order: RunOrder) -> RunOrder {
         let number = |number: Option<u32>| number.map(|it| it.to_string()).unwrap_or_default();
-        self.is_open
-            .set(order.cwd.is_some() || order.uid.is_some() || order.seconds.is_some());
-        self.command.set(order.command);
-        self.cwd.set(order.cwd.unwrap_or_default());
+        let is_same = self.command.with_untracked(|known| *known == order.command);
+        match self.envs.with_untracked(|envs| variables(envs)) {
+            Some(envs) if is_same => order.envs = envs,
+            _ => self.envs.set(String::new()),
+        }
+        self.is_open.set(
+            order.cwd.is_some()
+                || order.uid.is_some()
+                || order.seconds.is_some()
+                || !order.envs.is_empty(),
+        );
+        self.command.set(order.command.clone());
+        self.cwd.set(order.cwd.clone().unwrap_or_default());
         self.uid.set(number(order.uid));
         self.seconds.set(number(order.seconds));
+        self.background.set(order.background);
         self.problem.set(None);
+        order
     }
 
     /// The order, or `None` with a problem shown.
@@ -64,6 +83,15 @@ impl Fields {
             &self.uid.get_untracked(),
             &self.seconds.get_untracked(),
         );
+        let order = order.and_then(|order| {
+            let (field, why) = (ENVS, ENVS_WHY);
+            let envs = self.envs.with_untracked(|envs| variables(envs));
+            Ok(RunOrder {
+                envs: envs.ok_or(Problem { field, why })?,
+                background: self.background.get_untracked(),
+                ..order
+            })
+        });
         self.problem.set(order.as_ref().err().copied());
         if let Err(problem) = &order {
             if problem.field != COMMAND {
@@ -78,6 +106,27 @@ impl Fields {
         let is_wrong = self.problem.get().is_some_and(|it| it.field == field);
         is_wrong.then_some("true")
     }
+}
+
+const ENVS_WHY: &str =
+    "Environment: one NAME=value a line; a name has letters, digits and _, and no digit first.";
+
+/// The variables of a text with one NAME=value a line; `None` if one cannot be read. Of the same name,
+/// the last one counts.
+fn variables(text: &str) -> Option<BTreeMap<String, String>> {
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let variable = |line: &str| {
+        let (name, value) = line.split_once('=')?;
+        let name = name.trim();
+        is_variable(name).then(|| (name.to_owned(), value.to_owned()))
+    };
+    lines.map(variable).collect()
+}
+
+/// Whether shells take this as the name of a variable.
+fn is_variable(name: &str) -> bool {
+    let is_plain = |it: u8| it.is_ascii_alphanumeric() || it == b'_';
+    name.bytes().all(is_plain) && name.starts_with(|it: char| !it.is_ascii_digit())
 }
 
 fn read(command: &str, cwd: &str, uid: &str, seconds: &str) -> Result<RunOrder, Problem> {
@@ -105,6 +154,7 @@ fn read(command: &str, cwd: &str, uid: &str, seconds: &str) -> Result<RunOrder, 
         cwd: Some(cwd.trim().to_owned()).filter(|cwd| !cwd.is_empty()),
         uid,
         seconds,
+        ..RunOrder::default()
     })
 }
 
@@ -137,6 +187,18 @@ pub(super) fn RunForm(
             go();
         }
     };
+    // A command that was stopped takes its button away.
+    let was_stopped = StoredValue::new(false);
+    Effect::new(move |_| {
+        if !runner.can_stop() && was_stopped.get_value() {
+            was_stopped.set_value(false);
+            crate::browser::focus_if_lost(COMMAND);
+        }
+    });
+    let stop = move |_| {
+        was_stopped.set_value(true);
+        runner.stop();
+    };
     let input =
         |signal: RwSignal<String>| move |event: ev::Event| signal.set(event_target_value(&event));
     let problem = move || fields.problem.get().map(|problem| problem.why);
@@ -161,11 +223,12 @@ pub(super) fn RunForm(
                 ></textarea>
             </div>
             <details class="run-options" prop:open=move || fields.is_open.get()>
-                <summary>"Directory, user, limit"</summary>
+                <summary>"Directory, user, limit, environment"</summary>
                 <div class="run-fields">
                     <label>
                         "Directory"
                         <input
+                            type="text"
                             class="mono"
                             placeholder="default"
                             spellcheck="false"
@@ -177,6 +240,7 @@ pub(super) fn RunForm(
                     <label>
                         "User (number)"
                         <input
+                            type="text"
                             id=UID
                             inputmode="numeric"
                             placeholder="default"
@@ -190,6 +254,7 @@ pub(super) fn RunForm(
                     <label>
                         "Limit (seconds)"
                         <input
+                            type="text"
                             id=SECONDS
                             inputmode="numeric"
                             placeholder="none"
@@ -199,6 +264,22 @@ pub(super) fn RunForm(
                             prop:value=move || fields.seconds.get()
                             on:input=input(fields.seconds)
                         />
+                    </label>
+                    <label class="run-envs">
+                        "Environment"
+                        <textarea
+                            id=ENVS
+                            class="mono"
+                            rows="2"
+                            spellcheck="false"
+                            autocapitalize="off"
+                            autocomplete="off"
+                            placeholder="One per line: NAME=value"
+                            aria-describedby="run-problem"
+                            aria-invalid=move || fields.is_wrong(ENVS)
+                            prop:value=move || fields.envs.get()
+                            on:input=input(fields.envs)
+                        ></textarea>
                     </label>
                 </div>
             </details>
@@ -213,11 +294,22 @@ pub(super) fn RunForm(
                     <Icon name="play" />
                     "Run"
                 </button>
-                <Show when=move || runner.is_running()>
+                <label
+                    class="check"
+                    title="The sandbox keeps all of its output for a day; the list below shows it again"
+                >
+                    <input
+                        type="checkbox"
+                        prop:checked=move || fields.background.get()
+                        on:change=move |event| fields.background.set(event_target_checked(&event))
+                    />
+                    "In the background"
+                </label>
+                <Show when=move || runner.can_stop()>
                     <button
                         type="button"
                         class="button"
-                        on:click=move |_| runner.stop()
+                        on:click=stop
                         title="Asks the command to end; after three seconds it is killed"
                     >
                         <Icon name="circle-stop" />
@@ -250,6 +342,17 @@ mod tests {
         }
         for seconds in ["0", "86401", "1m", "-5"] {
             assert_eq!(field("true", "", seconds), SECONDS, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn an_environment_is_read_line_by_line() {
+        let read = variables("A=1\n\n B =x=y \r\nC=\nA=2\n").unwrap();
+        let read: Vec<_> = read.iter().map(|(a, b)| (&**a, &**b)).collect();
+        assert_eq!(read, [("A", "2"), ("B", "x=y "), ("C", "")]);
+        assert!(variables(" \n").unwrap().is_empty());
+        for wrong in ["A", "=1", "1A=2", "A B=1", "export A=1", "ä=1"] {
+            assert_eq!(variables(wrong), None, "{wrong}");
         }
     }
 

@@ -3,17 +3,22 @@
 use leptos::{prelude::*, task::spawn_local};
 use osb_protocol::{SandboxId, WireTime, lifecycle::SandboxCommand};
 
-use super::{api, form::Fields, runner::Runner, wire::RunOrder};
+use super::{api, form::Fields, output::OUTPUT, runner::Runner, wire::RunOrder};
 use crate::{
     frame::Toasts,
     quote::shell_line,
     ui::{Clock, Icon, duration},
+    view::offers_trail,
 };
 
 /// What stands for a secret in a reported command.
 const MASK: &str = "***";
 /// The end of a reported command that was cut.
 const CUT: char = '…';
+
+/// Kinds of commands whose output execd keeps for a while.
+const FOREGROUND: &str = "foreground";
+const BACKGROUND: &str = "background";
 
 /// The order that runs a reported command again, and whether it is complete: the sandbox leaves secrets
 /// out, and the end of long texts. Its environment is not reported.
@@ -29,7 +34,8 @@ fn again(command: &SandboxCommand) -> (RunOrder, bool) {
         command: text,
         cwd: command.cwd.clone(),
         uid: command.uid.and_then(|uid| u32::try_from(uid).ok()),
-        seconds: None,
+        background: command.kind == BACKGROUND,
+        ..RunOrder::default()
     };
     (order, is_complete)
 }
@@ -83,6 +89,14 @@ pub(super) fn History(
 ) -> impl IntoView {
     let offset_minutes = RwSignal::new(0);
     Effect::new(move |_| offset_minutes.set(crate::browser::minutes_east_of_utc()));
+    let trail = offers_trail().then(|| {
+        let events = format!("/console/events?sandbox={id}&action=command.run");
+        view! {
+            " Who ran commands in this console is in the "
+            <a href=events>"events"</a>
+            "."
+        }
+    });
     let row = move |command: SandboxCommand| {
         view! { <Row id=id.clone() command fields runner hindrance offset_minutes /> }
     };
@@ -98,7 +112,8 @@ pub(super) fn History(
         <section class="commands" aria-labelledby="commands-title">
             <h2 id="commands-title">"What ran here"</h2>
             <p class="fine">
-                "As the sandbox reports it, newest first: without output and environment, and with secrets masked. Terminals are not listed."
+                "As the sandbox reports it, newest first: without environment, and with secrets masked. It keeps the output of a command for a day at most. Terminals are not listed."
+                {trail}
             </p>
             <Show
                 when=move || !commands.read().is_empty()
@@ -137,10 +152,11 @@ fn Row(
         took(end - began.unix_ms())
     };
     let (order, is_complete) = again(&command);
+    let has_output = [FOREGROUND, BACKGROUND].contains(&&*command.kind);
     let facts = [
         command.cwd.map(|cwd| format!("in {cwd}")),
         command.uid.map(|uid| format!("as user {uid}")),
-        (command.kind != "foreground").then_some(command.kind),
+        (command.kind != FOREGROUND).then_some(command.kind),
         // The badge has the exit status.
         command.error.filter(|why| !why.starts_with("exit status")),
     ];
@@ -152,9 +168,9 @@ fn Row(
     let text = order.command.clone();
     let shown = text.clone();
     let repeat = move |_| {
-        fields.fill(order.clone());
+        let order = fields.fill(order.clone());
         if is_complete && hindrance.with_untracked(Option::is_none) {
-            runner.run(order.clone());
+            runner.run(order);
         }
         crate::browser::focus("run-command");
     };
@@ -162,11 +178,29 @@ fn Row(
         true => format!("Run again: {text}"),
         false => format!("Complete and run again: {text}"),
     };
+    let why = move |otherwise: &str| hindrance.get().unwrap_or_else(|| otherwise.to_owned());
     let is_running = ended.is_none();
-    let stop = move || {
-        (is_running && hindrance.with(Option::is_none))
-            .then(|| view! { <StopButton id=id.clone() began text=text.clone() /> })
-    };
+    let output_label = format!("Show the output: {text}");
+    let output = has_output.then(|| {
+        let (label, command) = (output_label.clone(), text.clone());
+        let show = move |_| {
+            runner.follow(command.clone(), began);
+            crate::browser::focus_when_shown(OUTPUT);
+        };
+        view! {
+            <button
+                type="button"
+                class="icon-button"
+                disabled=move || hindrance.get().is_some()
+                aria-label=output_label
+                title=move || why(&label)
+                on:click=show
+            >
+                <Icon name="scroll-text" />
+            </button>
+        }
+    });
+    let stop = is_running.then(|| view! { <StopButton id began text hindrance /> });
     view! {
         <li>
             <span class="badge" data-tone=tone>
@@ -186,12 +220,13 @@ fn Row(
             </div>
             <span class="command-acts needs-script">
                 {stop}
+                {output}
                 <button
                     type="button"
                     class="icon-button"
                     disabled=move || hindrance.get().is_some()
                     aria-label=label.clone()
-                    title=label
+                    title=move || why(&label)
                     on:click=repeat
                 >
                     <Icon name="refresh-cw" />
@@ -204,7 +239,12 @@ fn Row(
 
 /// Interrupts a command of the list.
 #[component]
-fn StopButton(id: SandboxId, began: WireTime, text: String) -> impl IntoView {
+fn StopButton(
+    id: SandboxId,
+    began: WireTime,
+    text: String,
+    hindrance: Signal<Option<String>>,
+) -> impl IntoView {
     let toasts = Toasts::current();
     let busy = RwSignal::new(false);
     let label = format!("Stop: {text}");
@@ -213,7 +253,11 @@ fn StopButton(id: SandboxId, began: WireTime, text: String) -> impl IntoView {
         busy.set(true);
         spawn_local(async move {
             match api::interrupt(id, began).await {
-                Ok(()) => toasts.good("The command was interrupted".to_owned()),
+                Ok(()) => {
+                    toasts.good("The command was interrupted".to_owned());
+                    // The button goes away with the end of the command.
+                    crate::browser::focus_if_lost("run-command");
+                }
                 Err(error) => toasts.bad(error.to_string()),
             }
             // The row may be gone by now.
@@ -224,9 +268,9 @@ fn StopButton(id: SandboxId, began: WireTime, text: String) -> impl IntoView {
         <button
             type="button"
             class="icon-button"
-            disabled=move || busy.get()
+            disabled=move || busy.get() || hindrance.get().is_some()
             aria-label=label.clone()
-            title=label
+            title=move || hindrance.get().unwrap_or_else(|| label.clone())
             on:click=stop
         >
             <Icon name="circle-stop" />

@@ -1,10 +1,12 @@
 //! The run tab: a command with its output as it comes, and what ran in the sandbox before.
 //!
 //! ```text
-//! page ── /console/run/{sandbox} ── server ── execd POST /command
+//! page ── /console/run/{sandbox} ──── server ── execd POST /command
+//! page ── /console/output/{sandbox} ─ server ── execd GET /command/{id}/events, /command/{id}/logs
 //! ```
 //!
-//! A command goes on when its page is left; the list then still shows how it ended. The list comes
+//! A command goes on when its page is left; the list then still shows how it ended, and what it wrote
+//! while execd keeps that. The list comes
 //! from the sandbox itself, so programs in it may have forged it.
 
 mod api;

@@ -12,6 +12,9 @@ use crate::{live::LogStream, ui::ansi};
 /// How near the end the view follows it, in pixels.
 const NEAR: i32 = 40;
 
+/// Id of the output.
+pub(super) const OUTPUT: &str = "run-output";
+
 /// Shows the output, and follows its end unless the reader went up.
 #[component]
 pub(super) fn OutputView(runner: Runner) -> impl IntoView {
@@ -23,12 +26,8 @@ pub(super) fn OutputView(runner: Runner) -> impl IntoView {
     });
     let dropped = move || {
         runner.revision.track();
-        let dropped = runner.output.with_value(Output::dropped);
-        (dropped > 0).then(|| {
-            view! {
-                <div class="log-skipped">{format!("{dropped} earlier lines are not shown")}</div>
-            }
-        })
+        let gap = runner.output.with_value(Output::gap);
+        gap.map(|gap| view! { <div class="log-skipped">{gap}</div> })
     };
     let moved = move |_| {
         if let Some(place) = place.get_untracked() {
@@ -53,6 +52,7 @@ pub(super) fn OutputView(runner: Runner) -> impl IntoView {
     };
     view! {
         <div
+            id=OUTPUT
             class="run-output"
             node_ref=place
             tabindex="0"

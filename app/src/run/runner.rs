@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use leptos::prelude::*;
+use osb_protocol::WireTime;
 
 use super::{
     buffer::Output,
@@ -12,6 +13,30 @@ use crate::browser;
 
 /// Pause between two updates of the shown output.
 const FLUSH: Duration = Duration::from_millis(50);
+
+/// What the tab shows the output of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// A command that is run for the tab.
+    Run(RunOrder),
+    /// A command that began before.
+    Follow {
+        /// Its text.
+        command: String,
+        /// When it began.
+        began: WireTime,
+    },
+}
+
+impl Wanted {
+    /// The text of the command.
+    pub(super) fn command(&self) -> &str {
+        match self {
+            Self::Run(order) => &order.command,
+            Self::Follow { command, .. } => command,
+        }
+    }
+}
 
 /// How the last order stands.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,8 +62,8 @@ pub(super) enum Phase {
 #[derive(Clone, Copy)]
 pub(super) struct Runner {
     pub(super) phase: RwSignal<Phase>,
-    /// What is to be run; the connection starts with every change.
-    pub(super) order: RwSignal<Option<RunOrder>>,
+    /// What is shown; the connection starts with every change.
+    pub(super) wanted: RwSignal<Option<Wanted>>,
     /// Counts the requests to stop.
     pub(super) stops: RwSignal<u32>,
     pub(super) output: StoredValue<Output>,
@@ -59,7 +84,17 @@ impl Runner {
     pub(super) fn receive(self, message: RunMessage) {
         match message {
             RunMessage::Ready => {}
-            RunMessage::Started => self.phase.set(Phase::Running(browser::now_ms())),
+            RunMessage::Started => {
+                let since = self.wanted.with_untracked(|wanted| match wanted {
+                    Some(Wanted::Follow { began, .. }) => began.unix_ms(),
+                    _ => browser::now_ms(),
+                });
+                self.phase.set(Phase::Running(since));
+            }
+            RunMessage::Earlier { bytes } => {
+                self.output.update_value(|output| output.missing += bytes);
+                self.flush_soon();
+            }
             RunMessage::Output { lines } => {
                 self.output.update_value(|output| output.add(lines));
                 self.flush_soon();
@@ -98,7 +133,7 @@ impl Runner {
     pub(super) fn new() -> Self {
         Self {
             phase: RwSignal::default(),
-            order: RwSignal::default(),
+            wanted: RwSignal::default(),
             stops: RwSignal::default(),
             output: StoredValue::new(Output::default()),
             revision: RwSignal::default(),
@@ -108,10 +143,19 @@ impl Runner {
 
     /// Runs a command. One that runs already goes on without this page.
     pub(super) fn run(self, order: RunOrder) {
+        self.begin(Wanted::Run(order));
+    }
+
+    /// Shows what a command of the list wrote, and writes.
+    pub(super) fn follow(self, command: String, began: WireTime) {
+        self.begin(Wanted::Follow { command, began });
+    }
+
+    fn begin(self, wanted: Wanted) {
         self.output.set_value(Output::default());
         self.revision.update(|revision| *revision += 1);
         self.phase.set(Phase::Starting);
-        self.order.set(Some(order));
+        self.wanted.set(Some(wanted));
     }
 
     /// Asks the command to end.
@@ -121,5 +165,10 @@ impl Runner {
 
     pub(super) fn is_running(self) -> bool {
         matches!(*self.phase.read(), Phase::Running(_))
+    }
+
+    /// Whether a command runs that this connection started. Others are stopped in the list.
+    pub(super) fn can_stop(self) -> bool {
+        self.is_running() && matches!(*self.wanted.read(), Some(Wanted::Run(_)))
     }
 }

@@ -122,7 +122,10 @@ fn RunResult(runner: Runner) -> impl IntoView {
         runner.revision.track();
         runner.output.with_value(Output::text)
     });
-    let command = move || runner.order.get().map(|order| order.command);
+    let command = move || {
+        let wanted = runner.wanted.read();
+        wanted.as_ref().map(|wanted| wanted.command().to_owned())
+    };
     view! {
         <Show when=move || *runner.phase.read() != Phase::Idle>
             <section class="run-result" aria-label="Result">

@@ -1,4 +1,7 @@
-//! Messages of `/console/run/{sandbox}`: JSON in text frames, in both directions.
+//! Messages of `/console/run/{sandbox}`: JSON in text frames, in both directions. Those of the server are
+//! also sent at `/console/output/{sandbox}`, where a page sends none.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +34,12 @@ pub struct RunOrder {
     /// Seconds until the command is killed, up to [`SECONDS_MAX`]; no limit when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u32>,
+    /// Variables beside those of execd.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub envs: BTreeMap<String, String>,
+    /// Whether execd keeps all of its output for a day, with both outputs in one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub background: bool,
 }
 
 /// A message of the server.
@@ -41,6 +50,11 @@ pub enum RunMessage {
     Ready,
     /// The command runs.
     Started,
+    /// So many bytes before the next line are not sent.
+    Earlier {
+        /// Their number.
+        bytes: u64,
+    },
     /// What it wrote, oldest first.
     Output {
         /// The lines.

@@ -7,7 +7,7 @@ use crate::ui::Icon;
 /// The button of an action's form. While the action is not possible or under way, it keeps the focus,
 /// says why, and does nothing.
 #[component]
-pub(super) fn ActButton(
+pub(crate) fn ActButton(
     /// Names the action in the page.
     id: &'static str,
     /// Its icon.
@@ -27,6 +27,9 @@ pub(super) fn ActButton(
     /// Whether it opens a dialog.
     #[prop(optional)]
     asks: bool,
+    /// What the page is about.
+    #[prop(default = "this sandbox")]
+    about: &'static str,
 ) -> impl IntoView {
     let is_hindered = move || busy.get() || why.get().is_some();
     let why_id = format!("{id}-why");
@@ -39,7 +42,7 @@ pub(super) fn ActButton(
             data-act-button=id
             data-command=move || {
                 let is_possible = !is_hindered();
-                is_possible.then(|| [text.get(), " this sandbox"].concat())
+                is_possible.then(|| [text.get(), " ", about].concat())
             }
             aria-haspopup=asks.then_some("dialog")
             aria-disabled=move || is_hindered().then_some("true")

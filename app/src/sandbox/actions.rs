@@ -12,15 +12,11 @@ use crate::{
     browser,
     deletion::OF_ONE,
     error::ConsoleError,
+    extension::{self, TimeSelect},
     frame::Toasts,
     ui::{self, Confirm, Icon, LocalTimes, Question, duration},
     view::{LOOKS_ONLY, ServerInfo, offers_changes},
 };
-
-/// Offered times for a renewal, in seconds.
-const CHOICES: [i64; 6] = [900, 1_800, 3_600, 14_400, 86_400, 604_800];
-/// The one that is chosen at first.
-const CHOICE: i64 = 1_800;
 
 /// A button of a list for what the role of the user forbids: it says so, and does nothing.
 #[component]
@@ -44,6 +40,8 @@ pub fn BarredButton(label: String, icon: &'static str) -> impl IntoView {
 pub fn RenewButton(
     /// The sandbox.
     id: SandboxId,
+    /// Its title.
+    name: Signal<String>,
     /// Whether a renewal for this time would extend its life.
     extends: Memo<bool>,
     /// Time until the new expiry, in seconds.
@@ -54,7 +52,7 @@ pub fn RenewButton(
             .into_any();
     }
     // It is offered only while it extends.
-    let (action, submit, busy) = renewal(id.clone(), Signal::stored(None));
+    let (action, submit, busy) = renewal(id.clone(), name, Signal::stored(None));
     let to = duration(seconds);
     let for_label = format!("Extend {} to {to}", id.short());
     let label = move || match extends.get() {
@@ -78,20 +76,29 @@ pub fn RenewButton(
     .into_any()
 }
 
-/// A form that extends the life to a chosen time from now. One that would shorten it asks first.
+/// A form that extends the life to a chosen time from now; the one that is chosen at first lengthens it.
+/// A renewal that would shorten it asks first.
 #[component]
 pub(super) fn RenewForm(
     /// The sandbox.
     id: SandboxId,
+    /// Its title.
+    name: Signal<String>,
     /// When it expires.
     expires_at: Signal<Option<WireTime>>,
     /// Why it cannot be renewed.
     why: Signal<Option<&'static str>>,
 ) -> impl IntoView {
-    let (action, submit, busy) = renewal(id, expires_at);
-    let choices = CHOICES.into_iter().map(|seconds| {
-        let text = format!("to {}", duration(seconds));
-        view! { <option value=seconds selected=seconds == CHOICE>{text}</option> }
+    let (action, submit, busy) = renewal(id, name, expires_at);
+    let expiry = Memo::new(move |_| expires_at.get());
+    // Only another expiry changes the choice: not the passing of time while a user looks at it.
+    let first = Memo::new(move |_| extension::first(expiry.get(), browser::now_ms()));
+    let chosen = RwSignal::new(None::<i64>);
+    Effect::new(move |before: Option<()>| {
+        expiry.track();
+        if before.is_some() {
+            chosen.set(None);
+        }
     });
     // Without script nothing asks.
     let shorten = view! {
@@ -103,12 +110,7 @@ pub(super) fn RenewForm(
     view! {
         <form method="post" action=action on:submit=submit class="inline-form joined">
             <ActButton id="renew" icon="timer-reset" text="Extend" why busy />
-            <label class="select">
-                <span class="visually-hidden">"New time to live"</span>
-                <select name="seconds" disabled=move || why.get().is_some()>
-                    {choices.collect_view()}
-                </select>
-            </label>
+            <TimeSelect first chosen prefix="to " disabled=Signal::derive(move || why.get().is_some()) />
             {shorten}
         </form>
     }
@@ -118,6 +120,7 @@ pub(super) fn RenewForm(
 /// Address, submit handler and busy signal of a renewal of a sandbox with this expiry.
 fn renewal(
     id: SandboxId,
+    name: Signal<String>,
     expires_at: Signal<Option<WireTime>>,
 ) -> (String, impl Fn(ev::SubmitEvent) + 'static, RwSignal<bool>) {
     let busy = RwSignal::new(false);
@@ -126,6 +129,7 @@ fn renewal(
         confirm: Confirm::current(),
         local: LocalTimes::current(),
         busy,
+        name,
     };
     let action = format!("/console/sandboxes/{id}/renew");
     let submit = move |event: ev::SubmitEvent| {
@@ -151,18 +155,20 @@ struct Renewal {
     confirm: Confirm,
     local: LocalTimes,
     busy: RwSignal<bool>,
+    name: Signal<String>,
 }
 
 impl Renewal {
     fn start(self, id: SandboxId, seconds: i64, may_shorten: bool) {
         self.busy.set(true);
+        // The row may be gone afterwards.
+        let name = self.name.get_untracked();
         spawn_local(async move {
             match api::renew(id.clone(), seconds, may_shorten).await {
                 Ok(at) => {
                     let at = untrack(|| self.local.brief(at, browser::now_ms()));
                     let left = duration(seconds);
-                    self.toasts
-                        .good(format!("{} expires {at} (in {left})", id.short()));
+                    self.toasts.good(format!("{name} expires {at} (in {left})"));
                 }
                 // It was extended meanwhile.
                 Err(ConsoleError::Shortens { until }) => self.ask(id, seconds, until),
@@ -251,6 +257,8 @@ impl Freeze {
 pub fn PauseButton(
     /// The sandbox.
     id: SandboxId,
+    /// Its title.
+    name: Signal<String>,
     /// Its state.
     #[prop(into)]
     state: Signal<SandboxState>,
@@ -262,7 +270,7 @@ pub fn PauseButton(
     if !offers_changes() {
         return view! { <BarredButton label=format!("Pause {short}") icon="pause" /> }.into_any();
     }
-    let freezing = Freezing::of(id, state);
+    let freezing = Freezing::of(id, name, state);
     let (busy, offered) = (freezing.busy, freezing.offered);
     let disabled = move || busy.get() || offered.get().is_none();
     let icon = Signal::derive(move || freezing.shown().icon());
@@ -289,6 +297,8 @@ pub fn PauseButton(
 pub(super) fn PauseForm(
     /// The sandbox.
     id: SandboxId,
+    /// Its title.
+    name: Signal<String>,
     /// Its state.
     #[prop(into)]
     state: Signal<SandboxState>,
@@ -298,7 +308,7 @@ pub(super) fn PauseForm(
     if !can_freeze() {
         return ().into_any();
     }
-    let freezing = Freezing::of(id, state);
+    let freezing = Freezing::of(id, name, state);
     let busy = freezing.busy;
     let icon = Signal::derive(move || freezing.shown().icon());
     let text = Signal::derive(move || freezing.shown().title());
@@ -321,15 +331,17 @@ fn can_freeze() -> bool {
 #[derive(Clone, Copy)]
 struct Freezing {
     id: StoredValue<SandboxId>,
+    name: Signal<String>,
     offered: Memo<Option<Freeze>>,
     busy: RwSignal<bool>,
     toasts: Toasts,
 }
 
 impl Freezing {
-    fn of(id: SandboxId, state: Signal<SandboxState>) -> Self {
+    fn of(id: SandboxId, name: Signal<String>, state: Signal<SandboxState>) -> Self {
         Self {
             id: StoredValue::new(id),
+            name,
             offered: Memo::new(move |_| Freeze::offered(&state.read())),
             busy: RwSignal::new(false),
             toasts: Toasts::current(),
@@ -354,17 +366,15 @@ impl Freezing {
     }
 
     fn start(self, freeze: Freeze) {
-        let id = self.id.get_value();
+        let (id, name) = (self.id.get_value(), self.name.get_untracked());
         self.busy.set(true);
         spawn_local(async move {
             let changed = match freeze {
-                Freeze::Pause => api::pause(id.clone()).await,
-                Freeze::Resume => api::resume(id.clone()).await,
+                Freeze::Pause => api::pause(id).await,
+                Freeze::Resume => api::resume(id).await,
             };
             match changed {
-                Ok(()) => self
-                    .toasts
-                    .good(format!("{} {}", id.short(), freeze.done())),
+                Ok(()) => self.toasts.good(format!("{name} {}", freeze.done())),
                 Err(error) => self.toasts.bad(error.to_string()),
             }
             self.busy.try_set(false);

@@ -6,7 +6,7 @@ use osb_protocol::{SandboxId, WireTime};
 
 use crate::{
     error::ConsoleError,
-    view::{Reach, SandboxDetail},
+    view::{Answer, Reach, SandboxDetail},
 };
 
 /// One sandbox.
@@ -25,6 +25,19 @@ pub async fn renew(
     let expires_at = crate::view::in_seconds(seconds)?;
     let backend = crate::backend::backend()?;
     backend.renew(&id, expires_at, shorten).await
+}
+
+/// Sets and deletes labels of a sandbox; the others stay.
+#[server(prefix = "/console/fn", endpoint = "sandboxes/labels")]
+pub async fn change_labels(
+    id: SandboxId,
+    #[server(default)] set: Vec<(String, String)>,
+    #[server(default)] deleted: Vec<String>,
+) -> Result<Answer<()>, ConsoleError> {
+    let deleted = deleted.into_iter().map(|name| (name, None));
+    let set = set.into_iter().map(|(name, value)| (name, Some(value)));
+    let patch = deleted.chain(set).collect();
+    Answer::of(crate::backend::backend()?.change_labels(&id, patch).await)
 }
 
 /// Deletes a sandbox.

@@ -6,8 +6,10 @@ use osb_protocol::{SandboxId, lifecycle::SandboxState};
 use super::{
     actions::{DeleteForm, PauseForm, RenewForm},
     hindrance::{Act, Situation, hindrance},
+    take_snapshot::SnapshotForm,
 };
 use crate::{
+    snapshot::offers_snapshots,
     tab::Tab,
     ui::{CopyButton, Expiry, Icon, StateBadge},
     view::{SandboxDetail, StageState, is_alive, offers_changes, reason_words, title},
@@ -73,11 +75,13 @@ fn Actions(
     let state = Signal::derive(move || current.read().sandbox.status.state.clone());
     let expires_at = Signal::derive(move || current.read().sandbox.expires_at);
     let may_change = offers_changes();
+    let has_snapshots = offers_snapshots();
     let why = move |act: Act| {
         let why = Memo::new(move |_| {
             let situation = Situation {
                 may_change,
                 is_gone: gone.get(),
+                has_snapshots,
             };
             hindrance(act, &current.read(), situation)
         });
@@ -85,13 +89,28 @@ fn Actions(
     };
     view! {
         <div class="head-actions" role="group" aria-label="Actions">
-            <TerminalLink id=id.clone() why=why(Act::Terminal) />
+            <HeadLink
+                icon="terminal"
+                text="Terminal"
+                address=Tab::Terminal.address(&id)
+                why=why(Act::Terminal)
+            />
             <div data-act="renew">
-                <RenewForm id=id.clone() expires_at why=why(Act::Renew) />
+                <RenewForm id=id.clone() name expires_at why=why(Act::Renew) />
             </div>
             <div data-act="pause">
-                <PauseForm id=id.clone() state why=why(Act::Pause) />
+                <PauseForm id=id.clone() name state why=why(Act::Pause) />
             </div>
+            <div data-act="snapshot">
+                <SnapshotForm id=id.clone() name why=why(Act::Snapshot) />
+            </div>
+            <HeadLink
+                icon="copy-plus"
+                text="Clone"
+                command="Clone this sandbox"
+                address=format!("/console/create?from={id}")
+                why=why(Act::Clone)
+            />
             <div data-act="delete">
                 <DeleteForm id name why=why(Act::Delete) />
             </div>
@@ -100,25 +119,34 @@ fn Actions(
     .into_any()
 }
 
-/// A link to the terminal; without an address while there is none.
+/// A link among the actions; without an address while it is not possible.
 #[component]
-fn TerminalLink(id: SandboxId, why: Signal<Option<&'static str>>) -> impl IntoView {
-    let address = Tab::Terminal.address(&id);
+fn HeadLink(
+    icon: &'static str,
+    text: &'static str,
+    /// What the palette calls it, if it offers it.
+    #[prop(optional)]
+    command: &'static str,
+    address: String,
+    why: Signal<Option<&'static str>>,
+) -> impl IntoView {
     let is_hindered = move || why.get().is_some();
+    let why_id = [text, "-why"].concat();
     view! {
         <a
             class="button"
             role="link"
             href=move || (!is_hindered()).then(|| address.clone())
             tabindex=move || is_hindered().then_some("0")
+            data-command=move || (!command.is_empty() && !is_hindered()).then_some(command)
             aria-disabled=move || is_hindered().then_some("true")
-            aria-describedby="terminal-why"
+            aria-describedby=why_id.clone()
             title=move || why.get()
         >
-            <Icon name="terminal" />
-            "Terminal"
+            <Icon name=icon />
+            {text}
         </a>
-        <span id="terminal-why" class="visually-hidden">{move || why.get()}</span>
+        <span id=why_id class="visually-hidden">{move || why.get()}</span>
     }
     .into_any()
 }
@@ -140,6 +168,7 @@ mod tests {
                 at: WireTime::from_unix_ms(0),
             }],
             resources: Default::default(),
+            template: None,
             log_tail: Vec::new(),
             ended: None,
         };

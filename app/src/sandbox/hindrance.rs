@@ -15,6 +15,10 @@ pub(super) enum Act {
     Renew,
     /// Freezes it, or thaws it.
     Pause,
+    /// Keeps its files as they are now.
+    Snapshot,
+    /// Opens a form for another one like it.
+    Clone,
     /// Deletes it.
     Delete,
 }
@@ -26,6 +30,8 @@ pub(super) struct Situation {
     pub(super) may_change: bool,
     /// Whether the sandbox is gone.
     pub(super) is_gone: bool,
+    /// Whether the runtime has snapshots.
+    pub(super) has_snapshots: bool,
 }
 
 /// Why an action is not possible; `None` if it is.
@@ -35,17 +41,25 @@ pub(super) fn hindrance(
     Situation {
         may_change,
         is_gone,
+        has_snapshots,
     }: Situation,
 ) -> Option<&'static str> {
     if !may_change {
         return Some(LOOKS_ONLY);
+    }
+    // The server remembers what a sandbox was created with.
+    if act == Act::Clone {
+        return None;
+    }
+    if act == Act::Snapshot && !has_snapshots {
+        return Some("The runtime of this server has no snapshots.");
     }
     if is_gone {
         return Some("This sandbox is gone.");
     }
     let state = &detail.sandbox.status.state;
     match act {
-        Act::Terminal => no_terminal(state),
+        Act::Terminal | Act::Snapshot => not_running(state),
         Act::Renew if !is_alive(state) => Some(over(state)),
         Act::Renew if detail.sandbox.expires_at.is_none() => {
             Some("It has no expiry: it stays until it is deleted.")
@@ -53,11 +67,12 @@ pub(super) fn hindrance(
         Act::Renew => None,
         Act::Pause => no_pause(state),
         Act::Delete if *state == Stopping => Some("It is being deleted already."),
-        Act::Delete => None,
+        Act::Clone | Act::Delete => None,
     }
 }
 
-fn no_terminal(state: &SandboxState) -> Option<&'static str> {
+/// Why something that needs a sandbox that runs is not possible.
+fn not_running(state: &SandboxState) -> Option<&'static str> {
     match state {
         Running => None,
         Pending => Some("It is still being created."),
@@ -93,10 +108,18 @@ mod tests {
     use super::*;
     use crate::ui::sample;
 
-    const ALL: [Act; 4] = [Act::Terminal, Act::Renew, Act::Pause, Act::Delete];
+    const ALL: [Act; 6] = [
+        Act::Terminal,
+        Act::Renew,
+        Act::Pause,
+        Act::Snapshot,
+        Act::Clone,
+        Act::Delete,
+    ];
     const FREE: Situation = Situation {
         may_change: true,
         is_gone: false,
+        has_snapshots: true,
     };
 
     fn detail(state: &str) -> SandboxDetail {
@@ -106,6 +129,7 @@ mod tests {
             sandbox,
             stages: Vec::new(),
             resources: Default::default(),
+            template: None,
             log_tail: Vec::new(),
             ended: None,
         }
@@ -119,18 +143,21 @@ mod tests {
 
     #[test]
     fn a_state_allows_what_makes_sense_in_it() {
-        use Act::{Delete, Pause, Renew, Terminal};
-        assert_eq!(possible("Running"), [Terminal, Renew, Pause, Delete]);
-        assert_eq!(possible("Paused"), [Renew, Pause, Delete]);
-        assert_eq!(possible("Pending"), [Renew, Delete]);
-        assert_eq!(possible("Failed"), [Delete]);
-        assert_eq!(possible("Terminated"), [Delete]);
-        assert_eq!(possible("Stopping"), []);
-        assert_eq!(possible("Unknown"), [Renew, Delete]);
+        use Act::{Clone, Delete, Pause, Renew, Snapshot, Terminal};
+        assert_eq!(
+            possible("Running"),
+            [Terminal, Renew, Pause, Snapshot, Clone, Delete]
+        );
+        assert_eq!(possible("Paused"), [Renew, Pause, Clone, Delete]);
+        assert_eq!(possible("Pending"), [Renew, Clone, Delete]);
+        assert_eq!(possible("Failed"), [Clone, Delete]);
+        assert_eq!(possible("Terminated"), [Clone, Delete]);
+        assert_eq!(possible("Stopping"), [Clone]);
+        assert_eq!(possible("Unknown"), [Renew, Clone, Delete]);
     }
 
     #[test]
-    fn a_role_and_an_end_forbid_everything_with_a_reason() {
+    fn a_role_forbids_everything_and_an_end_all_but_a_copy_with_a_reason() {
         let running = detail("Running");
         for act in ALL {
             let viewer = Situation {
@@ -143,8 +170,23 @@ mod tests {
                 is_gone: true,
                 ..FREE
             };
-            let why = hindrance(act, &running, gone).unwrap();
-            assert!(why.contains("gone"), "{why}");
+            let why = hindrance(act, &running, gone).unwrap_or("free");
+            let part = if act == Act::Clone { "free" } else { "gone" };
+            assert!(why.contains(part), "{act:?}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_runtime_without_snapshots_says_so_in_every_state() {
+        let without = Situation {
+            has_snapshots: false,
+            ..FREE
+        };
+        for state in ["Running", "Paused", "Failed"] {
+            let why = hindrance(Act::Snapshot, &detail(state), without).unwrap();
+            assert!(why.contains("has no snapshots"), "{state}: {why}");
+            let pause = hindrance(Act::Pause, &detail(state), without);
+            assert_eq!(pause, hindrance(Act::Pause, &detail(state), FREE));
         }
     }
 

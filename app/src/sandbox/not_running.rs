@@ -57,7 +57,8 @@ fn has_ended(detail: &SandboxDetail) -> bool {
 /// Why a tab that needs a running sandbox shows nothing.
 fn words(tab: Tab, detail: &SandboxDetail) -> String {
     use SandboxState::{Paused, Pausing, Pending, Resuming};
-    let title = tab.title();
+    // Some titles are singular, others plural.
+    let title = format!("The {} tab", tab.title());
     if let Some(ended) = detail.ended {
         let why = ended.outcome.sentence();
         return match tab {
@@ -69,7 +70,9 @@ fn words(tab: Tab, detail: &SandboxDetail) -> String {
         state if !is_alive(state) => {
             format!("{title} is unavailable: the sandbox is not running ({state}).")
         }
-        Pending => format!("{title} opens by itself once the sandbox runs. It is being created."),
+        Pending => {
+            format!("The sandbox is being created. {title} opens by itself once it runs.")
+        }
         Paused | Pausing => {
             format!("The sandbox is paused. {title} continues where it was after a resume.")
         }
@@ -121,6 +124,7 @@ mod tests {
             sandbox: sample::row("a", state).sandbox,
             stages: Vec::new(),
             resources: Default::default(),
+            template: None,
             log_tail: Vec::new(),
             ended: None,
         }
@@ -146,6 +150,34 @@ mod tests {
         assert!(has_ended(&ended));
         let words = words(Tab::Terminal, &ended);
         assert!(words.starts_with("This sandbox expired."), "{words}");
+    }
+
+    #[test]
+    fn the_words_fit_titles_of_every_number() {
+        for (tab, state, expected) in [
+            (
+                Tab::Files,
+                "Paused",
+                "The sandbox is paused. The Files tab continues where it was after a resume.",
+            ),
+            (
+                Tab::Files,
+                "Resuming",
+                "The sandbox is being resumed. The Files tab opens by itself.",
+            ),
+            (
+                Tab::Preview,
+                "Failed",
+                "The Preview tab is unavailable: the sandbox is not running (Failed).",
+            ),
+            (
+                Tab::Terminal,
+                "Pending",
+                "The sandbox is being created. The Terminal tab opens by itself once it runs.",
+            ),
+        ] {
+            assert_eq!(words(tab, &detail(state)), expected);
+        }
     }
 
     #[test]

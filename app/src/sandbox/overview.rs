@@ -1,19 +1,22 @@
 //! The overview tab: state, resource use, addresses, identity.
 
 use leptos::prelude::*;
-use osb_protocol::{Feature, FeatureSet, SandboxId, WireTime, lifecycle::SandboxState};
+use osb_protocol::lifecycle::SandboxState;
 
 use super::{
-    ports::Ports,
-    stages::{StageBar, total},
+    calls::Calls, labels::OwnLabels, latest::LatestEvents, ports::Ports, snapshots::OwnSnapshots,
 };
 use crate::{
+    condition::{Condition, Reason, Since, StageBar, total},
     lazy::{Part, part},
     metrics::UsageSummary,
+    pool,
     quote::shell_line,
+    snapshot::{self, offers_snapshots},
     tab::Current,
-    ui::{Age, AtMinute, CodeBlock, CopyButton, Icon, Labels, When},
-    view::{Ended, Outcome, SandboxDetail, ServerInfo, is_alive},
+    template,
+    ui::{Age, CodeBlock, CopyButton, Icon, When},
+    view::{Ended, Outcome, SandboxDetail, is_alive},
 };
 
 /// The tab, loaded when it is first shown.
@@ -26,28 +29,26 @@ pub fn OverviewTab() -> impl IntoView {
         return ().into_any();
     };
     let id = current.with_untracked(|detail| detail.sandbox.id.clone());
-    let features = use_context::<ServerInfo>().unwrap_or_default().features;
     view! {
         <State current />
         <UsageSummary id=id.clone() />
         <div class="cards">
             <section class="card" aria-labelledby="ports-title">
                 <h2 id="ports-title">"Endpoints"</h2>
-                <Ports id=id.clone() current />
+                <Ports id current />
             </section>
             <section class="card" aria-labelledby="about-title">
                 <h2 id="about-title">"About"</h2>
                 <About current />
             </section>
         </div>
+        {offers_snapshots().then(|| view! { <OwnSnapshots current /> })}
+        <LatestEvents current />
         <details class="card">
             <summary><h2>"Specification"</h2></summary>
             <CodeBlock code=Signal::derive(move || specification(&current.read())) what="the specification" />
         </details>
-        <details class="card">
-            <summary><h2>"As API calls"</h2></summary>
-            <CodeBlock code=calls(&id, features) what="the calls" />
-        </details>
+        <Calls current />
     }
     .into_any()
 }
@@ -72,16 +73,7 @@ fn State(current: RwSignal<SandboxDetail>) -> impl IntoView {
             </details>
         }
     };
-    let whole = move || {
-        view! {
-            <section class="card" aria-labelledby="state-title">
-                <h2 id="state-title">"State"</h2>
-                <Reason current />
-                <StageBar current />
-                <LastOutput current />
-            </section>
-        }
-    };
+    let whole = move || view! { <Condition current /> };
     view! {
         <Show when=move || runs.get() fallback=whole>
             {line()}
@@ -90,94 +82,11 @@ fn State(current: RwSignal<SandboxDetail>) -> impl IntoView {
     .into_any()
 }
 
-/// Since when the state has lasted.
-#[component]
-fn Since(at: Signal<Option<WireTime>>) -> impl IntoView {
-    move || {
-        let at = at.get()?;
-        Some(view! { " since " <AtMinute at /> " (" <Age at /> ")" })
-    }
-}
-
-/// The reason and message of the state, with advice.
-#[component]
-fn Reason(current: RwSignal<SandboxDetail>) -> impl IntoView {
-    let status = move || current.read().sandbox.status.clone();
-    let advice = move || advice(&current.read());
-    let since = Signal::derive(move || status().last_transition_at);
-    view! {
-        <p class="reason">
-            <span class="mono">{move || status().reason.unwrap_or_else(|| status().state.to_string())}</span>
-            <Since at=since />
-        </p>
-        <p>{move || status().message}</p>
-        <p class="help">{advice}</p>
-    }
-    .into_any()
-}
-
-/// The last output of a sandbox that failed.
-#[component]
-fn LastOutput(current: RwSignal<SandboxDetail>) -> impl IntoView {
-    move || {
-        let lines = current.read().log_tail.clone();
-        (!lines.is_empty()).then(|| {
-            view! {
-                <h3>"Last output"</h3>
-                <pre class="log" tabindex="0" role="region" aria-label="Last output">
-                    <code>{lines.join("\n")}</code>
-                </pre>
-            }
-        })
-    }
-}
-
-/// A suggested fix for the present state.
-fn advice(detail: &SandboxDetail) -> Option<&'static str> {
-    if detail.ended.is_some() {
-        return None;
-    }
-    let status = &detail.sandbox.status;
-    let reason = status.reason.as_deref().unwrap_or_default();
-    let message = status.message.as_deref().unwrap_or_default();
-    match status.state {
-        SandboxState::Failed if reason.contains("IMAGE") => Some(
-            "Check the image name and whether this host may pull it: try docker pull with the same name.",
-        ),
-        SandboxState::Failed if reason == "REMOVAL_FAILED" => {
-            Some("The server retries the removal until it succeeds.")
-        }
-        SandboxState::Failed if reason != "CONTAINER_EXITED_ERROR" => None,
-        // The message says so.
-        SandboxState::Failed if message.contains("lives only as long") => None,
-        SandboxState::Failed if detail.log_tail.is_empty() => {
-            Some("A sandbox lives as long as its entry point, which wrote no output.")
-        }
-        SandboxState::Failed => {
-            Some("A sandbox lives as long as its entry point, whose last output is below.")
-        }
-        SandboxState::Paused => {
-            Some("Its processes stand still and answer nothing. The time until it expires goes on.")
-        }
-        SandboxState::Terminated => Some(
-            "The entry point exited. To keep a sandbox, use one that does not exit, such as tail -f /dev/null.",
-        ),
-        _ => None,
-    }
-}
-
 /// What the sandbox is, and its life.
 #[component]
 fn About(current: RwSignal<SandboxDetail>) -> impl IntoView {
     let id = current.with_untracked(|detail| detail.sandbox.id.to_string());
     let sandbox = move || current.read().sandbox.clone();
-    let origin = move || {
-        let sandbox = sandbox();
-        let image = sandbox.image.map(|image| image.uri);
-        image
-            .or(sandbox.snapshot_id)
-            .unwrap_or_else(|| "none".to_owned())
-    };
     let platform = move || {
         sandbox()
             .platform
@@ -189,8 +98,8 @@ fn About(current: RwSignal<SandboxDetail>) -> impl IntoView {
         <dl class="facts">
             <dt>"Id"</dt>
             <dd class="mono">{id.clone()} <CopyButton text=id what="the id" /></dd>
-            <dt>"Image"</dt>
-            <dd class="mono">{origin}</dd>
+            <Source current />
+            <OwnPool current />
             <dt>"Entry point"</dt>
             <dd class="mono entrypoint">
                 {move || entrypoint.get()} <CopyButton text=entrypoint what="the entry point" />
@@ -204,6 +113,56 @@ fn About(current: RwSignal<SandboxDetail>) -> impl IntoView {
             <OwnLabels current />
         </dl>
     }
+    .into_any()
+}
+
+/// What the sandbox was created from, which never changes.
+#[component]
+fn Source(current: RwSignal<SandboxDetail>) -> impl IntoView {
+    let detail = current.read_untracked();
+    let sandbox = &detail.sandbox;
+    if let Some(id) = &detail.template {
+        let short = template::short(id).to_owned();
+        return view! {
+            <dt>"Template"</dt>
+            <dd>
+                <a class="mono" href=template::address(id) title=id.clone()>{short}</a>
+            </dd>
+        }
+        .into_any();
+    }
+    if let (None, Some(id)) = (&sandbox.image, &sandbox.snapshot_id) {
+        let short = snapshot::short(id).to_owned();
+        return view! {
+            <dt>"Snapshot"</dt>
+            <dd>
+                <a class="mono" href=snapshot::address(id) title=id.clone()>{short}</a>
+            </dd>
+        }
+        .into_any();
+    }
+    let image = sandbox.image.as_ref().map(|image| image.uri.clone());
+    view! {
+        <dt>"Image"</dt>
+        <dd class="mono">{image.unwrap_or_else(|| "none".to_owned())}</dd>
+    }
+    .into_any()
+}
+
+/// The pool that the sandbox came from, which never changes.
+#[component]
+fn OwnPool(current: RwSignal<SandboxDetail>) -> impl IntoView {
+    let detail = current.read_untracked();
+    let allocation = detail.sandbox.allocation.as_ref();
+    let pool = allocation.map(|allocation| allocation.pool_ref.clone());
+    pool.map(|name| {
+        view! {
+            <dt>"Pool"</dt>
+            <dd>
+                <a class="mono" href=pool::address(&name)>{name.clone()}</a>
+            </dd>
+        }
+    })
     .into_any()
 }
 
@@ -257,42 +216,6 @@ fn Limits(current: RwSignal<SandboxDetail>) -> impl IntoView {
     }
 }
 
-/// The labels; the name is the title of the page.
-#[component]
-fn OwnLabels(current: RwSignal<SandboxDetail>) -> impl IntoView {
-    let labels = Signal::derive(move || current.read().sandbox.metadata.clone());
-    view! {
-        <dt>"Labels"</dt>
-        <dd>
-            <Show when=move || !labels.read().is_empty() fallback=|| "none">
-                <Labels of=labels />
-            </Show>
-        </dd>
-    }
-    .into_any()
-}
-
 fn specification(detail: &SandboxDetail) -> String {
     serde_json::to_string_pretty(&detail.sandbox).unwrap_or_default()
-}
-
-/// The page's actions as `curl` commands.
-fn calls(id: &SandboxId, features: FeatureSet) -> String {
-    let api = "\"$OPEN_SANDBOX_URL/v1/sandboxes";
-    let key = "-H \"OPEN-SANDBOX-API-KEY: $OPEN_SANDBOX_API_KEY\"";
-    let freeze = match features.contains(Feature::Pause) {
-        true => format!(
-            "# pause, and resume\ncurl -X POST {key} \\\n  {api}/{id}/pause\"\n\
-             curl -X POST {key} \\\n  {api}/{id}/resume\"\n\n"
-        ),
-        false => String::new(),
-    };
-    format!(
-        "# show\ncurl {key} \\\n  {api}/{id}\"\n\n\
-         # renew\ncurl -X POST {key} -H 'Content-Type: application/json' \\\n  \
-         -d \"{{\\\"expiresAt\\\": \\\"$(date -u -d '+30 min' +%FT%TZ)\\\"}}\" \\\n  \
-         {api}/{id}/renew-expiration\"\n\n\
-         {freeze}# where execd listens\ncurl {key} \\\n  {api}/{id}/endpoints/44772\"\n\n\
-         # delete\ncurl -X DELETE {key} \\\n  {api}/{id}\""
-    )
 }

@@ -8,7 +8,9 @@ use osb_protocol::{SandboxId, lifecycle::SandboxState};
 use super::{api, header::Header, tab::TabBar};
 use crate::{
     error::ConsoleError,
+    frame::Titled,
     live::Live,
+    snapshot::Taken,
     tab::Current,
     ui::{Icon, LoadError},
     view::{PageStatus, SandboxDetail, title},
@@ -43,6 +45,7 @@ fn Loaded(detail: SandboxDetail) -> impl IntoView {
     let gone = RwSignal::new(detail.ended.is_some());
     let current = RwSignal::new(detail);
     provide_context(Current(current));
+    provide_context(Taken(RwSignal::new(0)));
     let live = use_context::<Live>();
     let watched = id.clone();
     Effect::new(move |_| {
@@ -56,7 +59,11 @@ fn Loaded(detail: SandboxDetail) -> impl IntoView {
             });
         }
     });
-    let name = move || title(&current.read().sandbox).to_owned();
+    let name = Memo::new(move |_| title(&current.read().sandbox).to_owned());
+    // The server renders the breadcrumb before it has read the sandbox.
+    let Titled(titled) = expect_context();
+    let titled_id = id.clone();
+    Effect::new(move |_| titled.set(Some((titled_id.clone(), name.get()))));
     view! {
         <Title text=name />
         {is_pending.then(|| view! { <noscript inner_html=RELOAD></noscript> })}

@@ -1,31 +1,34 @@
 //! Addresses of a sandbox's ports.
 
-use leptos::{ev, prelude::*, task::spawn_local};
-use leptos_router::{
-    NavigateOptions,
-    hooks::{use_navigate, use_query_map},
-    params::ParamsMap,
-};
+use leptos::{ev, prelude::*};
+use leptos_router::{NavigateOptions, hooks::use_navigate};
 use osb_protocol::{
     SandboxId,
-    execd::port::ListeningPort,
     lifecycle::{SandboxState, SandboxStatus},
 };
 
-use super::api;
+use super::{
+    api,
+    listeners::{EXECD, Listeners, Listening},
+};
 use crate::{
     browser,
     error::ConsoleError,
-    preview::read_ports,
-    tab::Tab,
+    query_string::{to_query, use_query},
     ui::{CopyButton, Icon, LoadError},
     view::{PortAddress, Reach, SandboxDetail, offers_changes},
 };
 
-/// execd listens here in every sandbox (contract: execd §1), so this port always answers.
-const EXECD: u16 = 44_772;
+/// Shown while no port is chosen.
+const NONE_CHOSEN: &str = "Type the port of a program to see where it is reached.";
 
-/// Addresses of one port. The URL holds the port as it was typed (`?port=8080`).
+/// What the programs of a sandbox listen on, once that is known.
+type Found = Option<Result<Listeners, String>>;
+/// A typed port, or the first one that a program listens on; what is wrong with what was typed.
+type Wanted = Result<Option<u16>, &'static str>;
+
+/// Addresses of one port. The URL holds the port as it was typed (`?port=8080`); without one it is the
+/// first port that a program listens on.
 #[component]
 pub(super) fn Ports(
     /// The sandbox.
@@ -33,9 +36,10 @@ pub(super) fn Ports(
     /// Data of its page.
     current: RwSignal<SandboxDetail>,
 ) -> impl IntoView {
-    let params = use_query_map();
+    let params = use_query();
     let typed = Memo::new(move |_| params.read().get("port"));
-    let wanted = Memo::new(move |_| port(typed.read().as_deref()));
+    let found = RwSignal::new(None::<Result<Listeners, String>>);
+    let wanted = Memo::new(move |_| wanted(typed.read().as_deref(), &found.read()));
     let status = Memo::new(move |_| current.read().sandbox.status.clone());
     let asked = id.clone();
     let answer = Resource::new_blocking(
@@ -46,7 +50,8 @@ pub(super) fn Ports(
                 match (wanted, no_endpoints(&status)) {
                     (Err(_), _) => None,
                     (Ok(_), Some(why)) => Some(Ok(Reach::Nowhere(why.to_owned()))),
-                    (Ok(port), None) => Some(api::port(id, port).await),
+                    (Ok(None), None) => Some(Ok(Reach::Nowhere(NONE_CHOSEN.to_owned()))),
+                    (Ok(Some(port)), None) => Some(api::port(id, port).await),
                 }
             }
         },
@@ -55,7 +60,7 @@ pub(super) fn Ports(
     let listening = id.clone();
     view! {
         <Show when=move || runs.get() && offers_changes()>
-            <Listening id=listening.clone() />
+            <Listening id=listening.clone() found />
         </Show>
         <PortField id typed wanted />
         <Transition fallback=|| view! { <div class="skeleton-row"></div> }>
@@ -65,80 +70,14 @@ pub(super) fn Ports(
     .into_any()
 }
 
-/// The ports on which programs listen. Only browsers ask for them: a page must not wait for the execd
-/// of its sandbox.
-#[component]
-fn Listening(id: SandboxId) -> impl IntoView {
-    let found = RwSignal::new(None::<Result<Vec<ListeningPort>, String>>);
-    let asked = id.clone();
-    let ask = move || {
-        let id = asked.clone();
-        spawn_local(async move {
-            let ports = match read_ports(id, None).await {
-                Ok(Ok(ports)) => Ok(ports.listening),
-                Ok(Err(why)) => Err(why),
-                Err(error) => Err(error.to_string()),
-            };
-            // The tab may have been left.
-            found.try_set(Some(ports));
-        });
-    };
-    let first = ask.clone();
-    Effect::new(move |_| first());
-    let content = move || match found.get() {
-        None => view! { <p class="help">"Looking for programs that listen …"</p> }.into_any(),
-        Some(Err(why)) => view! { <p class="help">{why}</p> }.into_any(),
-        Some(Ok(ports)) if ports.is_empty() => {
-            view! { <p class="help">"No program listens on a TCP port."</p> }.into_any()
-        }
-        Some(Ok(ports)) => {
-            let rows = ports.iter().map(|listening| port_row(&id, listening));
-            view! { <ul class="port-rows">{rows.collect_view()}</ul> }.into_any()
-        }
-    };
-    view! {
-        <div class="listening needs-script" role="group" aria-label="Programs that listen">
-            <div role="status">{content}</div>
-            <button type="button" class="text-button" on:click=move |_| ask()>
-                "Check again"
-            </button>
-        </div>
-    }
-    .into_any()
-}
-
-/// A port with its program, and the ways to it.
-fn port_row(id: &SandboxId, listening: &ListeningPort) -> AnyView {
-    let port = listening.port;
-    let program = listening.process.clone().unwrap_or_default();
-    view! {
-        <li>
-            <a
-                class="num"
-                href=format!("{}?port={port}", Tab::Overview.address(id))
-                aria-label=format!("Addresses of port {port}")
-            >
-                {port}
-            </a>
-            <span class="clip">{program}</span>
-            <a
-                href=format!("{}?port={port}", Tab::Preview.address(id))
-                aria-label=format!("Preview port {port}")
-            >
-                "Preview"
-            </a>
-        </li>
-    }
-    .into_any()
-}
-
-/// The typed port; execd's if there is none.
-fn port(typed: Option<&str>) -> Result<u16, &'static str> {
+/// The port whose addresses are shown; none if none was typed and no program is known to listen.
+fn wanted(typed: Option<&str>, found: &Found) -> Wanted {
     let Some(typed) = typed else {
-        return Ok(EXECD);
+        let listeners = found.as_ref().and_then(|it| it.as_ref().ok());
+        return Ok(listeners.and_then(Listeners::first));
     };
     match typed.trim().parse() {
-        Ok(port @ 1..) => Ok(port),
+        Ok(port @ 1..) => Ok(Some(port)),
         _ => Err("A port is a whole number from 1 to 65535."),
     }
 }
@@ -163,25 +102,24 @@ fn no_endpoints(status: &SandboxStatus) -> Option<&'static str> {
 
 /// A text field: browsers hide from a page what was typed into a number field if it is no number.
 #[component]
-fn PortField(
-    id: SandboxId,
-    typed: Memo<Option<String>>,
-    wanted: Memo<Result<u16, &'static str>>,
-) -> impl IntoView {
+fn PortField(id: SandboxId, typed: Memo<Option<String>>, wanted: Memo<Wanted>) -> impl IntoView {
     let navigate = use_navigate();
     let here = format!("/console/sandboxes/{id}");
     let action = here.clone();
     let on_input = move |event: ev::Event| {
-        let mut query = ParamsMap::new();
-        query.insert("port", event_target_value(&event));
+        let query = to_query([("port", event_target_value(&event).as_str())]);
         let options = NavigateOptions {
             replace: true,
             scroll: false,
             ..Default::default()
         };
-        navigate(&format!("{here}{}", query.to_query_string()), options);
+        navigate(&format!("{here}{query}"), options);
     };
-    let initial = typed.get_untracked().unwrap_or_else(|| EXECD.to_string());
+    let initial = typed.get_untracked().unwrap_or_default();
+    let placeholder = move || match wanted.get() {
+        Ok(Some(port)) => port.to_string(),
+        _ => "8080".to_owned(),
+    };
     let invalid = move || wanted.read().is_err().then_some("true");
     view! {
         <form method="get" action=action class="inline-form" on:submit=|event| event.prevent_default()>
@@ -194,6 +132,7 @@ fn PortField(
                 inputmode="numeric"
                 autocomplete="off"
                 value=initial
+                placeholder=placeholder
                 aria-invalid=invalid
                 aria-describedby="port-problem"
                 on:input=on_input
@@ -207,7 +146,7 @@ fn PortField(
 
 fn shown(
     answer: Option<Result<Reach, ConsoleError>>,
-    wanted: Memo<Result<u16, &'static str>>,
+    wanted: Memo<Wanted>,
     again: Callback<()>,
 ) -> AnyView {
     match answer {
@@ -221,7 +160,7 @@ fn shown(
 
 /// Hidden, without giving up its space, while the address of a newly typed port is loading.
 #[component]
-fn Addresses(address: PortAddress, wanted: Memo<Result<u16, &'static str>>) -> impl IntoView {
+fn Addresses(address: PortAddress, wanted: Memo<Wanted>) -> impl IntoView {
     let PortAddress {
         port,
         direct,
@@ -229,13 +168,17 @@ fn Addresses(address: PortAddress, wanted: Memo<Result<u16, &'static str>>) -> i
         proxied,
         proxied_headers,
     } = address;
-    let outdated = move || (wanted.get() != Ok(port)).to_string();
+    let outdated = move || (wanted.get() != Ok(Some(port))).to_string();
     let is_secured = direct.starts_with('/');
     // The server does not know the name by which browsers reach it.
     let url = RwSignal::new(proxied.clone());
     let path = proxied.clone();
     Effect::new(move |_| url.set(browser::url_of(&path)));
     let whole = Signal::derive(move || url.get());
+    let title = match port {
+        EXECD => format!("Port {port}, on which execd listens"),
+        port => format!("Port {port}"),
+    };
     let directly = (!is_secured).then(|| {
         let direct = format!("http://{direct}");
         view! {
@@ -259,6 +202,7 @@ fn Addresses(address: PortAddress, wanted: Memo<Result<u16, &'static str>>) -> i
         }
     });
     view! {
+        <h3 class="addresses-title">{title}</h3>
         <dl class="facts addresses" aria-busy=outdated>
             {directly}
             <dt>"Through this server"</dt>
@@ -303,12 +247,22 @@ mod tests {
 
     #[test]
     fn only_ports_are_asked_for() {
-        assert_eq!(port(None), Ok(EXECD));
-        assert_eq!(port(Some(" 8080 ")), Ok(8080));
-        assert_eq!(port(Some("65535")), Ok(65_535));
+        assert_eq!(wanted(Some(" 8080 "), &None), Ok(Some(8080)));
+        assert_eq!(wanted(Some("65535"), &None), Ok(Some(65_535)));
         for wrong in ["", "0", "70000", "abc", "-1", "80.5", "8e3"] {
-            assert!(port(Some(wrong)).is_err(), "{wrong}");
+            assert!(wanted(Some(wrong), &None).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn without_a_typed_port_it_is_the_first_one_that_a_program_listens_on() {
+        let found = |ports: &[u16]| Some(Ok(Listeners::sample(ports)));
+        assert_eq!(wanted(None, &None), Ok(None), "not known yet");
+        assert_eq!(wanted(None, &Some(Err("why".to_owned()))), Ok(None));
+        assert_eq!(wanted(None, &found(&[])), Ok(None));
+        assert_eq!(wanted(None, &found(&[3000, 8080])), Ok(Some(3000)));
+        assert_eq!(wanted(None, &found(&[EXECD, 8080])), Ok(Some(8080)));
+        assert_eq!(wanted(Some("22"), &found(&[8080])), Ok(Some(22)));
     }
 
     #[test]

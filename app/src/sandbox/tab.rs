@@ -1,6 +1,6 @@
 //! The tabs of a sandbox's page: their routes, their links and their content.
 
-use leptos::{prelude::*, tachys::view::iterators::StaticVec};
+use leptos::{ev, html, prelude::*, tachys::view::iterators::StaticVec};
 use leptos_router::{
     NestedRoute, SsrMode, StaticSegment, any_nested_route::IntoAnyNestedRoute, hooks::use_location,
 };
@@ -8,9 +8,9 @@ use osb_protocol::{SandboxId, lifecycle::SandboxState};
 
 use super::{not_running::NotRunning, overview};
 use crate::{
-    diagnosis, files,
+    browser, diagnosis, files,
     lazy::Lazy,
-    logs, metrics, preview, run,
+    logs, metrics, network, preview, run,
     tab::{Current, Tab},
     terminal,
     ui::Icon,
@@ -34,6 +34,26 @@ pub(super) fn TabBar(id: SandboxId) -> impl IntoView {
     let current = Memo::new(move |_| path.with(|path| Tab::of_path(path)));
     let features = use_context::<ServerInfo>().unwrap_or_default().features;
     let offered = Tab::ALL.into_iter().filter(|tab| tab.is_offered(features));
+    let bar = NodeRef::<html::Nav>::new();
+    let show_current = move || {
+        let bar = bar.try_get_untracked().flatten();
+        if let Some((bar, tab)) = bar.zip(current.try_get_untracked().flatten()) {
+            let link = format!("[data-tab-link=\"{}\"]", tab.segment());
+            browser::scroll_inside(&bar, &link);
+        }
+    };
+    // Narrow screens have no room for all of them.
+    Effect::new(move |_| {
+        current.track();
+        if bar.get().is_some() {
+            // The current tab is wider than it was: its text is bold.
+            request_animation_frame(show_current);
+        }
+    });
+    Effect::new(move |_| {
+        let resized = window_event_listener(ev::resize, move |_| show_current());
+        on_cleanup(move || resized.remove());
+    });
     let link = |tab: Tab| {
         view! {
             <a
@@ -47,7 +67,7 @@ pub(super) fn TabBar(id: SandboxId) -> impl IntoView {
         }
     };
     view! {
-        <nav class="tabs" aria-label="Parts of this sandbox">
+        <nav class="tabs" node_ref=bar aria-label="Parts of this sandbox">
             {offered.map(link).collect_view()}
         </nav>
     }
@@ -61,6 +81,7 @@ fn content(tab: Tab) -> AnyView {
         Tab::Terminal => view! { <Lazy part=terminal::PART /> }.into_any(),
         Tab::Files => view! { <Lazy part=files::PART /> }.into_any(),
         Tab::Preview => view! { <Lazy part=preview::PART /> }.into_any(),
+        Tab::Network => view! { <Lazy part=network::PART /> }.into_any(),
         Tab::Diagnostics => view! { <Lazy part=diagnosis::PART /> }.into_any(),
         Tab::Run => view! { <Lazy part=run::PART /> }.into_any(),
         Tab::Logs => view! { <Lazy part=logs::PART /> }.into_any(),

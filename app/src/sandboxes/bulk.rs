@@ -7,20 +7,19 @@ use osb_protocol::{Feature, SandboxId};
 
 use super::{api, list_page::ListPage, selection::Selection};
 use crate::{
-    deletion,
+    browser, deletion,
+    extension::{self, TimeSelect},
     frame::Toasts,
     tab::Tab,
-    ui::{Clock, Confirm, Icon, Question, duration},
-    view::{BulkEnd, BulkResult, ServerInfo, bulk_summary, title},
+    ui::{Clock, Confirm, Icon, Question},
+    view::{BulkEnd, BulkResult, LOOKS_ONLY, ServerInfo, bulk_summary, offers_changes, title},
 };
-
-/// Offered times for an extension, in seconds.
-const TIMES: [i64; 6] = [900, 1_800, 3_600, 14_400, 86_400, 604_800];
-/// The one that is chosen at first.
-const TIME: i64 = 1_800;
 
 /// Address of the page that asks before the selected sandboxes are deleted, for browsers without script.
 const CONFIRM_DELETE: &str = "/console/sandboxes/bulk/confirm-delete";
+
+/// Id of what sums up what an action did.
+const RESULTS: &str = "bulk-results";
 
 /// An action.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,6 +38,14 @@ impl Act {
             Self::Pause => "/console/sandboxes/bulk/pause",
             Self::Resume => "/console/sandboxes/bulk/resume",
             Self::Delete => "/console/sandboxes/bulk/delete",
+        }
+    }
+
+    /// Where its button sends the form, without script.
+    fn form_address(self) -> &'static str {
+        match self {
+            Self::Delete => CONFIRM_DELETE,
+            act => act.address(),
         }
     }
 
@@ -66,7 +73,9 @@ struct Report {
 pub(super) fn BulkBar(page: ListPage, selection: Selection) -> impl IntoView {
     let report = RwSignal::new(None::<Report>);
     let busy = RwSignal::new(false);
-    let seconds = RwSignal::new(TIME);
+    let first = Memo::new(move |_| first_time(page, selection));
+    let chosen = RwSignal::new(None::<i64>);
+    let seconds = Memo::new(move |_| chosen.get().unwrap_or_else(|| first.get()));
     let toasts = Toasts::current();
     let act_on = move |act: Act, ids: Vec<SandboxId>| {
         if busy.get_untracked() || ids.is_empty() {
@@ -79,6 +88,7 @@ pub(super) fn BulkBar(page: ListPage, selection: Selection) -> impl IntoView {
         };
         // Before the action: afterwards they may be gone.
         let titles: Vec<_> = ids.iter().map(title_of).collect();
+        let sent = ids.clone();
         spawn_local(async move {
             let results = match act {
                 Act::Extend => api::extend_all(ids, seconds.get_untracked()).await,
@@ -91,24 +101,23 @@ pub(super) fn BulkBar(page: ListPage, selection: Selection) -> impl IntoView {
                 Ok(results) => {
                     let is_failed = |it: &&BulkResult| matches!(it.end, BulkEnd::Failed(_));
                     let failed = results.iter().filter(is_failed);
-                    selection.replace(failed.map(|it| it.id.clone()).collect::<Vec<_>>());
+                    let failed: Vec<_> = failed.map(|it| it.id.clone()).collect();
+                    // Rows that were ticked meanwhile stay ticked.
+                    selection.retain(|id| failed.contains(id) || !sent.contains(id));
+                    if act == Act::Extend {
+                        chosen.try_set(None);
+                    }
                     let results = titles.into_iter().zip(results).collect();
                     report.try_set(Some(Report { act, results }));
+                    // The bar goes away with the selection.
+                    browser::focus_if_lost(RESULTS);
                 }
                 Err(error) => toasts.bad(error.to_string()),
             }
         });
     };
-    let run = move |act: Act| {
-        move |event: ev::MouseEvent| {
-            event.prevent_default();
-            act_on(act, selection.ids());
-        }
-    };
     let confirm = Confirm::current();
-    let ask = move |event: ev::MouseEvent| {
-        event.prevent_default();
-        let ids = selection.ids();
+    let ask = move |ids: Vec<SandboxId>| {
         if ids.is_empty() {
             return;
         }
@@ -121,14 +130,30 @@ pub(super) fn BulkBar(page: ListPage, selection: Selection) -> impl IntoView {
     };
     let features = use_context::<ServerInfo>().unwrap_or_default().features;
     let is_busy = move || busy.get();
+    let is_barred = !offers_changes();
+    let why = is_barred.then_some(LOOKS_ONLY);
     let button = move |act: Act, icon: &'static str, label: &'static str| {
+        let click = move |event: ev::MouseEvent| {
+            event.prevent_default();
+            match act {
+                _ if is_barred => {}
+                Act::Delete => ask(selection.ids()),
+                act => act_on(act, selection.ids()),
+            }
+        };
+        let asks = act == Act::Delete;
         view! {
             <button
-                type="submit"
+                // One of another type does not send the form.
+                type=if is_barred { "button" } else { "submit" }
                 class="button"
-                formaction=act.address()
+                class:danger=asks
+                formaction=act.form_address()
+                aria-haspopup=asks.then_some("dialog")
+                aria-disabled=is_barred.then_some("true")
+                title=why
                 disabled=is_busy
-                on:click=run(act)
+                on:click=click
             >
                 <Icon name=icon />
                 {label}
@@ -141,13 +166,11 @@ pub(super) fn BulkBar(page: ListPage, selection: Selection) -> impl IntoView {
             {button(Act::Resume, "play", "Resume")}
         }
     });
-    let times = TIMES.into_iter().map(|time| {
-        view! { <option value=time selected=time == TIME>{duration(time)}</option> }
-    });
-    let on_time = move |event| {
-        if let Ok(chosen) = event_target_value(&event).parse() {
-            seconds.set(chosen);
-        }
+    let longer = Memo::new(move |_| count_longer(page, selection, seconds.get()));
+    let note = move || match longer.get() {
+        0 => None,
+        1 => Some("1 lives longer: Extend skips it".to_owned()),
+        count => Some(format!("{count} live longer: Extend skips them")),
     };
     view! {
         <form
@@ -161,33 +184,12 @@ pub(super) fn BulkBar(page: ListPage, selection: Selection) -> impl IntoView {
             <p class="num needs-script" aria-live="polite">
                 {move || format!("{} selected", selection.len())}
             </p>
+            {why.map(|why| view! { <p class="fine">{why}</p> })}
             <SelectMatching page selection />
-            <label class="select">
-                <span class="visually-hidden">"New time to live"</span>
-                <select name="seconds" on:change=on_time>{times.collect_view()}</select>
-            </label>
-            <button
-                type="submit"
-                class="button"
-                formaction=Act::Extend.address()
-                disabled=is_busy
-                on:click=run(Act::Extend)
-            >
-                <Icon name="timer-reset" />
-                "Extend"
-            </button>
+            <TimeSelect first chosen prefix="" disabled=Signal::stored(is_barred) />
+            {button(Act::Extend, "timer-reset", "Extend")}
             {freeze}
-            <button
-                type="submit"
-                class="button danger"
-                formaction=CONFIRM_DELETE
-                aria-haspopup="dialog"
-                disabled=is_busy
-                on:click=ask
-            >
-                <Icon name="trash-2" />
-                "Delete"
-            </button>
+            {button(Act::Delete, "trash-2", "Delete")}
             <button
                 type="button"
                 class="button needs-script"
@@ -195,10 +197,27 @@ pub(super) fn BulkBar(page: ListPage, selection: Selection) -> impl IntoView {
             >
                 "Clear"
             </button>
+            <p class="fine needs-script" aria-live="polite">{note}</p>
         </form>
         <Results report />
     }
     .into_any()
+}
+
+/// The time that lengthens the life of every selected sandbox. Tracks the selection.
+fn first_time(page: ListPage, selection: Selection) -> i64 {
+    let longest = selection.with(|ids| ids.filter_map(|id| page.rows.expiry_of(id)).max());
+    extension::first(longest, browser::now_ms())
+}
+
+/// How many of the selected sandboxes live longer than that many seconds. Tracks the selection.
+fn count_longer(page: ListPage, selection: Selection, seconds: i64) -> usize {
+    let at = browser::now_ms() + 1_000 * seconds;
+    let lives_longer = |id: &&SandboxId| {
+        let expires_at = page.rows.expiry_of(id);
+        expires_at.is_some_and(|expires_at| expires_at.unix_ms() > at)
+    };
+    selection.with(|ids| ids.filter(lives_longer).count())
 }
 
 /// Selects what is on the other pages too. Not while a word of the filter is left out: it would be
@@ -279,7 +298,7 @@ fn Results(
             .is_some_and(|(_, result)| result.end != BulkEnd::Done);
         Some(view! {
             <details class="card results" open=has_problem>
-                <summary>
+                <summary id=RESULTS>
                     <strong>{summary}</strong>
                 </summary>
                 <ul tabindex="0" aria-label="Results">

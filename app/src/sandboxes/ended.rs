@@ -3,9 +3,11 @@
 use leptos::prelude::*;
 
 use super::{
+    columns::hidden,
     list_page::ListPage,
+    query::Column,
     row::{Name, RowLabels},
-    table::{BeyondLast, Empty, PageLinks},
+    table::{BeyondLast, Empty, PageLinks, sort_title},
 };
 use crate::{
     ui::{Age, OutcomeBadge, duration},
@@ -34,18 +36,20 @@ pub(super) fn EndedTable(list: SandboxList, page: ListPage) -> impl IntoView {
         || view! { <p class="help">{format!("Only the newest {ENDED_MAX} are listed.")}</p> },
     );
     let number = Signal::stored(number);
+    let has_tenants = Signal::stored(rows.iter().any(|row| row.tenant.is_some()));
     view! {
         <BeyondLast query number />
-        <table class="list ended">
-            <caption class="visually-hidden">"Sandboxes that ended, newest first"</caption>
+        <table class="list ended" data-hidden=hidden(query, has_tenants)>
+            <caption class="visually-hidden">"Sandboxes that ended"</caption>
             <thead>
                 <tr>
-                    <th scope="col" class="c-name">"Sandbox"</th>
-                    <th scope="col" class="c-outcome">"Outcome"</th>
-                    <th scope="col" class="c-reason">"Reason"</th>
-                    <th scope="col" class="c-image">"Image"</th>
-                    <th scope="col" class="c-ended">"Ended"</th>
-                    <th scope="col" class="c-lived">"Lived"</th>
+                    {sort_title(query, "Sandbox", Column::Name, "c-name")}
+                    {sort_title(query, "Outcome", Column::State, "c-outcome")}
+                    {sort_title(query, "Reason", Column::Reason, "c-reason")}
+                    {sort_title(query, "Image", Column::Image, "c-image")}
+                    {sort_title(query, "Ended", Column::Ended, "c-ended")}
+                    {sort_title(query, "Lived", Column::Lived, "c-lived")}
+                    <th scope="col" class="c-tenant">"Tenant"</th>
                     <th scope="col" class="c-labels">"Labels"</th>
                 </tr>
             </thead>
@@ -78,6 +82,7 @@ fn EndedRow(row: SandboxRow, page: ListPage) -> impl IntoView {
     let origin = row.origin().to_owned();
     let lived = duration((ended.at.unix_ms() - sandbox.created_at.unix_ms()) / 1_000);
     let labels = Signal::stored(sandbox.metadata.clone());
+    let tenant = row.tenant.clone();
     view! {
         <tr>
             <Name id=sandbox.id.clone() row=Signal::stored(row) />
@@ -95,6 +100,7 @@ fn EndedRow(row: SandboxRow, page: ListPage) -> impl IntoView {
                 " ago"
             </td>
             <td class="c-lived num">{lived}</td>
+            <td class="c-tenant clip">{tenant}</td>
             <td class="c-labels">
                 <RowLabels of=labels query=page.query />
             </td>

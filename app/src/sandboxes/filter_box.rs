@@ -3,7 +3,7 @@
 use leptos::{ev, html::Input, prelude::*};
 use leptos_router::{NavigateOptions, hooks::use_navigate};
 
-use super::{filter::SYNTAX, list_page::ListPage};
+use super::{columns::Columns, filter::SYNTAX, list_page::ListPage, views::Views};
 use crate::{
     browser::{self, FOCUS_FILTER, Memory},
     ui::Icon,
@@ -56,7 +56,7 @@ pub(super) fn FilterBox(page: ListPage) -> impl IntoView {
                 view! {
                     <p class="problem">
                         <code>{problem.word.clone()}</code>
-                        " is left out: "
+                        " "
                         {problem.why.clone()}
                         "."
                     </p>
@@ -67,7 +67,9 @@ pub(super) fn FilterBox(page: ListPage) -> impl IntoView {
     };
     let has_problem = move || page.filter.with(|filter| !filter.problems().is_empty());
     let kept = query.get_untracked();
+    let has_tenants = Signal::from(page.rows.have_tenants());
     view! {
+        <div class="filter-bar">
         <form
             method="get"
             action="/console/sandboxes"
@@ -96,10 +98,14 @@ pub(super) fn FilterBox(page: ListPage) -> impl IntoView {
             </label>
             <input type="hidden" name="state" value=kept.state />
             <input type="hidden" name="sort" value=kept.sort />
+            <input type="hidden" name="hide" value=kept.hide />
             <button type="submit" class="button needs-no-script">"Apply"</button>
             <Syntax />
             <div id="filter-problems" class="filter-problems" role="status">{problems}</div>
         </form>
+        <Columns query has_tenants />
+        <Views query />
+        </div>
     }
     .into_any()
 }

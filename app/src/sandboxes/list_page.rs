@@ -2,7 +2,7 @@
 
 use leptos::prelude::*;
 
-use super::{ListQuery, Rows, filter::Filter};
+use super::{ListQuery, Rows, filter::Filter, usage::Usage};
 
 /// The query of the page and the rows that it selects from.
 #[derive(Clone, Copy)]
@@ -13,4 +13,6 @@ pub(super) struct ListPage {
     pub(super) filter: Memo<Filter>,
     /// The sandboxes that are not gone.
     pub(super) rows: Rows,
+    /// What the shown ones use.
+    pub(super) usage: Usage,
 }

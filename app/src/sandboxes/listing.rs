@@ -51,7 +51,8 @@ async fn ended(
     count: usize,
 ) -> Result<SandboxList, ConsoleError> {
     let filter = Filter::parse(&query.q);
-    let (rows, matching, page) = match filter.is_empty() {
+    let order = query.order();
+    let (rows, matching, page) = match filter.is_empty() && order.is_default() {
         true => {
             let page = query.shown_page(count);
             let rows = backend.ended(first_of(page), PAGE_ROWS).await?;
@@ -67,6 +68,7 @@ async fn ended(
                 let batch = backend.ended(skip, BATCH.min(count - skip)).await?;
                 rows.extend(batch.into_iter().filter(&mut is_shown));
             }
+            order.apply(&mut rows, |row| order.key(row));
             let (matching, page) = (rows.len(), query.shown_page(rows.len()));
             let rows = rows.into_iter().skip(first_of(page)).take(PAGE_ROWS);
             (rows.collect(), matching, page)

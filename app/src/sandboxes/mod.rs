@@ -2,6 +2,7 @@
 
 mod api;
 mod bulk;
+mod columns;
 mod ended;
 mod filter;
 mod filter_box;
@@ -14,8 +15,12 @@ mod row;
 mod selection;
 mod store;
 mod table;
+mod usage;
+mod views;
 
 pub(crate) use api::list;
+#[cfg(test)]
+pub(crate) use filter::Filter;
 #[cfg(feature = "ssr")]
 pub use listing::run as run_bulk;
 pub use page::SandboxesPage;

@@ -4,28 +4,34 @@ use std::time::Duration;
 
 use leptos::prelude::*;
 use leptos_meta::Title;
-use leptos_router::hooks::use_query_map;
 
 use super::{
-    ListQuery, Rows, api, ended::EndedTable, filter::Filter, filter_box::FilterBox,
-    list_page::ListPage, query::ENDED, table::LiveTable,
+    ListQuery, Rows, api,
+    ended::EndedTable,
+    filter::Filter,
+    filter_box::FilterBox,
+    list_page::ListPage,
+    query::ENDED,
+    table::{LiveTable, create_link},
+    usage::Usage,
 };
 use crate::{
     live::{Live, RowChange},
-    ui::{Icon, LoadError},
-    view::{ENDED_MAX, LOOKS_ONLY, SandboxList, StateCounts, offers_changes},
+    query_string::use_query,
+    ui::{Icon, LoadError, settled, waiting},
+    view::{ENDED_MAX, SandboxList, StateCounts},
 };
 
-/// For how long changes are gathered before they are shown, so that a storm of them does not keep
-/// the browser from drawing.
-const GATHERED: Duration = Duration::from_millis(16);
+/// Shortest time between two updates of the rows. The first change is shown at once, and those that
+/// follow are gathered, so that a storm of them does not keep the browser from drawing.
+const BETWEEN_UPDATES: Duration = Duration::from_millis(80);
 /// Shortest time between two reads of the sandboxes that are gone.
 const REREAD: Duration = Duration::from_secs(2);
 
 /// The live list of sandboxes.
 #[component]
 pub fn SandboxesPage() -> impl IntoView {
-    let params = use_query_map();
+    let params = use_query();
     let query = Memo::new(move |_| ListQuery::from_url(|name| params.read().get(name)));
     let filter = Memo::new(move |_| Filter::parse(&query.read().q));
     let rows = Rows::new();
@@ -33,6 +39,7 @@ pub fn SandboxesPage() -> impl IntoView {
         query,
         filter,
         rows,
+        usage: Usage::new(),
     };
     follow(rows);
     // The server is asked again only for what the browser does not have.
@@ -49,15 +56,15 @@ pub fn SandboxesPage() -> impl IntoView {
         <Title text="Sandboxes" />
         <div class="page-head">
             <h1>"Sandboxes"</h1>
-            {head_action()}
+            {create_link("Create", "button primary")}
         </div>
         <FilterBox page />
         <Transition fallback=Skeleton>
-            {move || Suspend::new(async move {
+            {waiting(move || async move {
                 match list.await {
                     Ok(list) => {
                         rows.render(&list);
-                        view! { <Loaded list page /> }.into_any()
+                        settled(view! { <Loaded list page /> }.into_any())
                     }
                     Err(error) => view! { <LoadError error again=move |()| list.refetch() /> }.into_any(),
                 }
@@ -67,30 +74,13 @@ pub fn SandboxesPage() -> impl IntoView {
     .into_any()
 }
 
-fn head_action() -> AnyView {
-    match offers_changes() {
-        true => view! {
-            <a class="button primary" href="/console/create">
-                <Icon name="plus" />
-                "Create"
-            </a>
-        }
-        .into_any(),
-        false => view! {
-            <p class="fine">{LOOKS_ONLY}</p>
-        }
-        .into_any(),
-    }
-}
-
 /// Keeps the rows up to date.
 fn follow(rows: Rows) {
     let live = use_context::<Live>();
-    let gathered = StoredValue::new(Vec::<RowChange>::new());
-    let show = move || {
-        if let Some(changes) = gathered.try_update_value(std::mem::take) {
-            rows.apply(changes);
-        }
+    let updates = Updates {
+        rows,
+        gathered: StoredValue::new(Vec::new()),
+        is_resting: StoredValue::new(false),
     };
     Effect::new(move |_| {
         let Some(live) = live else {
@@ -98,20 +88,43 @@ fn follow(rows: Rows) {
         };
         live.watch_list(
             move |list| {
-                gathered.set_value(Vec::new());
+                updates.gathered.set_value(Vec::new());
                 rows.replace(list);
             },
-            move |change| {
-                let count = gathered.try_update_value(|gathered| {
-                    gathered.push(change);
-                    gathered.len()
-                });
-                if count == Some(1) {
-                    set_timeout(show, GATHERED);
-                }
-            },
+            move |change| updates.take(change),
         );
     });
+}
+
+/// Changes of rows on their way to the page. Copies share them.
+#[derive(Clone, Copy)]
+struct Updates {
+    rows: Rows,
+    gathered: StoredValue<Vec<RowChange>>,
+    /// Whether there was an update within the last [`BETWEEN_UPDATES`].
+    is_resting: StoredValue<bool>,
+}
+
+impl Updates {
+    fn take(self, change: RowChange) {
+        self.gathered.update_value(|gathered| gathered.push(change));
+        if !self.is_resting.get_value() {
+            self.show();
+        }
+    }
+
+    /// Shows what was gathered. Nothing is shown for a while after that, and then what came meanwhile.
+    fn show(self) {
+        // The page may be gone by now.
+        let Some(changes) = self.gathered.try_update_value(std::mem::take) else {
+            return;
+        };
+        self.is_resting.set_value(!changes.is_empty());
+        if !changes.is_empty() {
+            self.rows.apply(changes);
+            set_timeout(move || self.show(), BETWEEN_UPDATES);
+        }
+    }
 }
 
 /// Counts the times when the sandboxes that are gone are to be read again, because another one is.

@@ -25,6 +25,8 @@ pub struct ListQuery {
     pub state: String,
     /// The order, see [`Sort`].
     pub sort: String,
+    /// The columns that are hidden, see [`super::columns`]: their names with commas between them.
+    pub hide: String,
     /// Page from 1.
     pub page: usize,
 }
@@ -42,16 +44,25 @@ pub enum Column {
     Expires,
     /// The age.
     Age,
+    /// Why it ended.
+    Reason,
+    /// The end.
+    Ended,
+    /// The time from the create to the end.
+    Lived,
 }
 
 impl Column {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 8] = [
         Self::Name,
         Self::State,
         Self::Image,
         Self::Expires,
         Self::Age,
+        Self::Reason,
+        Self::Ended,
+        Self::Lived,
     ];
 
     /// Its name in the URL.
@@ -63,12 +74,24 @@ impl Column {
             Self::Image => "image",
             Self::Expires => "expires",
             Self::Age => "age",
+            Self::Reason => "reason",
+            Self::Ended => "ended",
+            Self::Lived => "lived",
+        }
+    }
+
+    /// Whether the list of sandboxes that are gone, or the other one, has it.
+    const fn is_in_list(self, of_ended: bool) -> bool {
+        match self {
+            Self::Name | Self::State | Self::Image => true,
+            Self::Expires | Self::Age => !of_ended,
+            Self::Reason | Self::Ended | Self::Lived => of_ended,
         }
     }
 }
 
 /// The order of the list. In the URL the name of the column, with `-` in front for the reverse;
-/// nothing for the youngest first.
+/// nothing for the youngest first, and of those that are gone for the last one first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sort {
     /// The column.
@@ -78,34 +101,49 @@ pub struct Sort {
 }
 
 impl Sort {
-    /// The youngest first.
-    pub const DEFAULT: Self = Self {
-        by: Column::Age,
-        is_descending: false,
-    };
+    /// The order in which rows come.
+    const fn default_of(of_ended: bool) -> Self {
+        Self {
+            by: match of_ended {
+                true => Column::Ended,
+                false => Column::Age,
+            },
+            is_descending: false,
+        }
+    }
 
-    fn of_text(text: &str) -> Self {
+    fn of_text(text: &str, of_ended: bool) -> Self {
         let (name, is_descending) = match text.strip_prefix('-') {
             Some(name) => (name, true),
             None => (text, false),
         };
-        let by = Column::ALL.into_iter().find(|column| column.name() == name);
-        by.map_or(Self::DEFAULT, |by| Self { by, is_descending })
+        let mut all = Column::ALL.into_iter();
+        let by = all.find(|column| column.name() == name && column.is_in_list(of_ended));
+        by.map_or_else(
+            || Self::default_of(of_ended),
+            |by| Self { by, is_descending },
+        )
+    }
+
+    /// Whether rows come in this order.
+    #[must_use]
+    pub fn is_default(self) -> bool {
+        matches!(self.by, Column::Age | Column::Ended) && !self.is_descending
     }
 
     fn text(self) -> String {
-        match (self, self.is_descending) {
-            (Self::DEFAULT, _) => String::new(),
+        match (self.is_default(), self.is_descending) {
+            (true, _) => String::new(),
             (_, false) => self.by.name().to_owned(),
             (_, true) => ["-", self.by.name()].concat(),
         }
     }
 
-    /// Puts rows in this order. They come with the youngest first, which is the order of equal ones.
+    /// Puts rows in this order. They come in the default one, which is the order of equal ones.
     pub fn apply<T>(self, rows: &mut [T], row: impl Fn(&T) -> SortKey) {
         match (self.by, self.is_descending) {
-            (Column::Age, false) => {}
-            (Column::Age, true) => rows.reverse(),
+            (Column::Age | Column::Ended, false) => {}
+            (Column::Age | Column::Ended, true) => rows.reverse(),
             (_, false) => rows.sort_by_cached_key(|it| row(it)),
             (_, true) => rows.sort_by_cached_key(|it| std::cmp::Reverse(row(it))),
         }
@@ -115,6 +153,7 @@ impl Sort {
     #[must_use]
     pub fn key(self, row: &SandboxRow) -> SortKey {
         let sandbox = &row.sandbox;
+        let ended_ms = row.ended.map_or(0, |ended| ended.at.unix_ms());
         match self.by {
             Column::Name => SortKey::Text(title(sandbox).to_lowercase()),
             Column::State => SortKey::Text(row.state_word().to_owned()),
@@ -123,6 +162,12 @@ impl Sort {
                 SortKey::Number(sandbox.expires_at.map_or(i64::MAX, |at| at.unix_ms()))
             }
             Column::Age => SortKey::Number(-sandbox.created_at.unix_ms()),
+            Column::Reason => {
+                let message = sandbox.status.message.as_deref();
+                SortKey::Text(message.unwrap_or_default().to_lowercase())
+            }
+            Column::Ended => SortKey::Number(-ended_ms),
+            Column::Lived => SortKey::Number(ended_ms - sandbox.created_at.unix_ms()),
         }
     }
 }
@@ -162,6 +207,7 @@ impl ListQuery {
             q: get("q").unwrap_or_default(),
             state: get("state").unwrap_or_default(),
             sort: get("sort").unwrap_or_default(),
+            hide: get("hide").unwrap_or_default(),
             page: get("page").and_then(|page| page.parse().ok()).unwrap_or(1),
         }
     }
@@ -169,17 +215,19 @@ impl ListQuery {
     /// The page's address with this query; defaults are left out.
     #[must_use]
     pub fn url(&self) -> String {
-        let mut url = leptos_router::params::ParamsMap::new();
-        for (name, value) in [("q", &self.q), ("state", &self.state), ("sort", &self.sort)] {
-            if !value.is_empty() {
-                url.insert(name, value.clone());
-            }
-        }
-        if self.page > 1 {
-            url.insert("page", self.page.to_string());
-        }
-        // Spaces and the like are escaped by the router.
-        ["/console/sandboxes", &url.to_query_string()].concat()
+        let page = match self.page {
+            0 | 1 => String::new(),
+            page => page.to_string(),
+        };
+        let all = [
+            ("q", self.q.as_str()),
+            ("state", &self.state),
+            ("sort", &self.sort),
+            ("hide", &self.hide),
+            ("page", &page),
+        ];
+        let set = all.into_iter().filter(|(_, value)| !value.is_empty());
+        ["/console/sandboxes", &crate::query_string::to_query(set)].concat()
     }
 
     /// The same with another filter, from the first page on.
@@ -229,7 +277,7 @@ impl ListQuery {
     /// The order.
     #[must_use]
     pub fn order(&self) -> Sort {
-        Sort::of_text(&self.sort)
+        Sort::of_text(&self.sort, self.is_of_ended())
     }
 
     /// Whether it asks for sandboxes that are gone.
@@ -397,6 +445,49 @@ mod tests {
     }
 
     #[test]
+    fn sandboxes_that_are_gone_have_orders_of_their_own() {
+        let ended = |id: &str, created_ms, ended_ms, message: &str| {
+            let mut row = row_at(id, created_ms);
+            row.sandbox.status.message = Some(message.to_owned());
+            row.ended = Some(crate::view::Ended {
+                outcome: crate::view::Outcome::Deleted,
+                at: WireTime::from_unix_ms(ended_ms).unwrap(),
+            });
+            row
+        };
+        // As they come: the last one to end first.
+        let rows = [
+            ended("c", 80, 90, "b"),
+            ended("a", 20, 70, "C"),
+            ended("b", 10, 50, "a"),
+        ];
+        for (sort, order) in [
+            ("", "cab"),
+            ("-ended", "bac"),
+            ("lived", "cba"),
+            ("-lived", "abc"),
+            ("reason", "bca"),
+            ("image", "cab"),
+            ("-age", "cab"),
+        ] {
+            let query = ListQuery {
+                sort: sort.to_owned(),
+                ..query("", ENDED)
+            };
+            let (sort, mut rows) = (query.order(), rows.to_vec());
+            sort.apply(&mut rows, |row| sort.key(row));
+            let ids: String = rows.iter().map(|row| row.id().as_str()).collect();
+            assert_eq!(ids, order, "{}", query.sort);
+        }
+        let of_present = ListQuery {
+            sort: "-lived".to_owned(),
+            ..ListQuery::default()
+        };
+        assert!(of_present.order().is_default());
+        assert_eq!(query("", ENDED).sorted_by(Column::Ended).sort, "-ended");
+    }
+
+    #[test]
     fn a_second_click_on_a_column_reverses_it() {
         let query = ListQuery::default();
         assert_eq!(query.sorted_by(Column::Age).sort, "-age");
@@ -413,13 +504,17 @@ mod tests {
             q: "a&b c".to_owned(),
             state: "Running".to_owned(),
             sort: "-name".to_owned(),
+            hide: "image,age".to_owned(),
             page: 2,
         };
         let url = wanted.url();
         assert!(!url.contains("a&b"), "{url}");
-        for part in ["state=Running", "sort=%2Dname", "page=2"] {
+        for part in ["state=Running", "sort=-name", "page=2", "hide=image%2Cage"] {
             assert!(url.contains(part), "{part} in {url}");
         }
+        let (_, search) = url.split_once('?').unwrap();
+        let read = crate::query_string::Query::parse(search);
+        assert_eq!(ListQuery::from_url(|name| read.get(name)), wanted);
         assert_eq!(ListQuery::default().url(), "/console/sandboxes");
     }
 }

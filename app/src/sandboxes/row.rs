@@ -31,10 +31,12 @@ pub(super) fn Row(
     let row = RwSignal::from(row);
     let state = Signal::derive(move || row.read().sandbox.status.state.clone());
     let Clock(now) = Clock::current();
+    // One that does not run any more is kept until then, and its life is over.
+    let lives = Memo::new(move |_| is_alive(&row.read().sandbox.status.state));
     let extendable = Memo::new(move |_| {
-        let sandbox = &row.read().sandbox;
+        let expires_at = row.read().sandbox.expires_at;
         let at = WireTime::from_unix_ms(now.get() + 1_000 * QUICK_SECONDS);
-        is_alive(&sandbox.status.state) && at.is_some_and(|at| extends(sandbox.expires_at, at))
+        lives.get() && at.is_some_and(|at| extends(expires_at, at))
     });
     let selected = Memo::new({
         let id = id.clone();
@@ -46,7 +48,7 @@ pub(super) fn Row(
     view! {
         <tr data-flash=flash data-selected=move || selected.get().then_some("true")>
             <td class="c-select">
-                {offers_changes().then(|| view! { <SelectBox id=id.clone() row selection selected /> })}
+                <SelectBox id=id.clone() row selection selected />
             </td>
             <Name id=id.clone() row=row.into() />
             <td class="c-state">
@@ -56,18 +58,22 @@ pub(super) fn Row(
                 {origin}
             </td>
             <td class="c-expires">
-                <Countdown until=Signal::derive(move || row.read().sandbox.expires_at) />
+                <Show when=move || lives.get()>
+                    <Countdown until=Signal::derive(move || row.read().sandbox.expires_at) />
+                </Show>
             </td>
+            {page.usage.cell(id.clone(), "c-cpu needs-script", |row| &row.cpu)}
+            {page.usage.cell(id.clone(), "c-memory needs-script", |row| &row.memory)}
             <td class="c-age">
                 <Age at=Signal::derive(move || row.read().sandbox.created_at) />
             </td>
+            <td class="c-tenant clip">{move || row.read().tenant.clone()}</td>
             <td class="c-labels">
                 <RowLabels of=labels query=page.query />
             </td>
             <td class="c-actions row-actions">
                 <a
                     class="icon-button"
-                    data-tab-link=Tab::Terminal.segment()
                     href=Tab::Terminal.address(&id)
                     aria-label=format!("Terminal of {}", id.short())
                     title="Terminal (t)"
@@ -76,10 +82,10 @@ pub(super) fn Row(
                 </a>
                 <CloneLink id=id.clone() />
                 <div data-act="renew">
-                    <RenewButton id=id.clone() extends=extendable seconds=QUICK_SECONDS />
+                    <RenewButton id=id.clone() name extends=extendable seconds=QUICK_SECONDS />
                 </div>
                 <div data-act="pause">
-                    <PauseButton id=id.clone() state />
+                    <PauseButton id=id.clone() name state />
                 </div>
                 <div data-act="delete">
                     <DeleteButton id name />

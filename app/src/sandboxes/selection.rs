@@ -1,6 +1,6 @@
 //! Which rows are selected.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, btree_set};
 
 use leptos::prelude::*;
 use osb_protocol::SandboxId;
@@ -39,6 +39,11 @@ impl Selection {
     /// The selected sandboxes.
     pub(super) fn ids(&self) -> Vec<SandboxId> {
         self.ids.with_untracked(|ids| ids.iter().cloned().collect())
+    }
+
+    /// Reads the selected sandboxes. Tracks changes.
+    pub(super) fn with<T>(&self, read: impl FnOnce(btree_set::Iter<'_, SandboxId>) -> T) -> T {
+        self.ids.with(|ids| read(ids.iter()))
     }
 
     /// Selects a sandbox, or no longer; with `is_range` also all rows from the last such change to it.

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use leptos::prelude::*;
-use osb_protocol::SandboxId;
+use osb_protocol::{SandboxId, WireTime};
 
 use super::{ListQuery, PAGE_ROWS, filter::Filter, query::first_of};
 use crate::{
@@ -183,6 +183,23 @@ impl Rows {
     pub fn get(&self, id: &SandboxId) -> Option<SandboxRow> {
         let signal = self.index.with_value(|index| index.get(id).cloned());
         signal.map(|signal| signal.get_untracked())
+    }
+
+    /// When a sandbox expires, if it is known and does.
+    #[must_use]
+    pub fn expiry_of(&self, id: &SandboxId) -> Option<WireTime> {
+        let signal = self.index.with_value(|index| index.get(id).cloned())?;
+        signal.with_untracked(|row| row.sandbox.expires_at)
+    }
+
+    /// Whether any sandbox is a tenant's.
+    #[must_use]
+    pub fn have_tenants(self) -> Memo<bool> {
+        Memo::new(move |_| {
+            self.revision.track();
+            let is_tenants = |(_, row): &Entry| row.with_untracked(|row| row.tenant.is_some());
+            self.order.with(|order| order.iter().any(is_tenants))
+        })
     }
 
     /// The numbers of sandboxes by state. Tracks changes.

@@ -5,6 +5,7 @@ use leptos::prelude::*;
 use super::{
     ListQuery,
     bulk::BulkBar,
+    columns::hidden,
     list_page::ListPage,
     query::{Column, last_page},
     row::Row,
@@ -14,8 +15,12 @@ use crate::{
     browser,
     frame::ROW_LINK,
     ui::{Clock, Icon},
-    view::offers_changes,
+    view::{LOOKS_ONLY, offers_changes},
 };
+
+/// What the numbers of the use mean.
+const IN_PERCENT: &str =
+    "Of the last minutes, in percent of the limit; without a limit in cores or MiB";
 
 /// The rows that the query asks for, kept up to date.
 #[component]
@@ -24,6 +29,7 @@ pub(super) fn LiveTable(page: ListPage) -> impl IntoView {
         query,
         filter,
         rows,
+        usage,
     } = page;
     let Clock(clock) = Clock::current();
     let shown = Memo::new(move |_| {
@@ -35,6 +41,7 @@ pub(super) fn LiveTable(page: ListPage) -> impl IntoView {
         rows.select(&query.read(), &filter, now)
     });
     let selection = Selection::of(shown);
+    usage.follow(shown, Memo::new(move |_| query.read().shows_use()));
     Effect::new(move |_| {
         rows.track();
         selection.retain(|id| rows.get(id).is_some());
@@ -42,7 +49,8 @@ pub(super) fn LiveTable(page: ListPage) -> impl IntoView {
     // After Back, the keys go on from the row that was opened.
     Effect::new(move |before: Option<()>| {
         if before.is_none() {
-            browser::return_to_row(ROW_LINK);
+            // The rows are not in the page yet.
+            request_animation_frame(|| browser::return_to_row(ROW_LINK));
         }
     });
     let count = move || {
@@ -55,12 +63,13 @@ pub(super) fn LiveTable(page: ListPage) -> impl IntoView {
     let matching = Signal::derive(move || shown.read().matching);
     let number = Signal::derive(move || shown.read().page);
     let total = Signal::derive(move || shown.read().total);
+    let has_tenants = Signal::from(rows.have_tenants());
     let is_empty = Memo::new(move |_| shown.read().matching == 0);
     let table = move || match is_empty.get() {
         true => view! { <Empty query total /> }.into_any(),
         false => view! {
             <BeyondLast query number />
-            <table class="list">
+            <table class="list" data-hidden=hidden(query, has_tenants)>
                 <caption class="visually-hidden">"Sandboxes"</caption>
                 <thead>
                     <Head query selection />
@@ -83,7 +92,7 @@ pub(super) fn LiveTable(page: ListPage) -> impl IntoView {
         .into_any(),
     };
     view! {
-        {offers_changes().then(|| view! { <BulkBar page selection /> })}
+        <BulkBar page selection />
         {table}
     }
     .into_any()
@@ -91,32 +100,17 @@ pub(super) fn LiveTable(page: ListPage) -> impl IntoView {
 
 #[component]
 fn Head(query: Memo<ListQuery>, selection: Selection) -> impl IntoView {
-    let sorted = move |label: &'static str, by: Column, class: &'static str| {
-        let direction = move || {
-            let order = query.read().order();
-            (order.by == by).then_some(match order.is_descending {
-                true => "descending",
-                false => "ascending",
-            })
-        };
-        view! {
-            <th scope="col" class=class aria-sort=direction>
-                <a href=move || query.read().sorted_by(by).url()>{label}</a>
-            </th>
-        }
+    let sorted = move |label, by, class| sort_title(query, label, by, class);
+    let all = view! {
+        <input
+            type="checkbox"
+            class="needs-script"
+            aria-label="Select all on this page"
+            title="Select all on this page"
+            prop:checked=move || selection.has_page()
+            on:change=move |event| selection.set_page(event_target_checked(&event))
+        />
     };
-    let all = offers_changes().then(|| {
-        view! {
-            <input
-                type="checkbox"
-                class="needs-script"
-                aria-label="Select all on this page"
-                title="Select all on this page"
-                prop:checked=move || selection.has_page()
-                on:change=move |event| selection.set_page(event_target_checked(&event))
-            />
-        }
-    });
     view! {
         <tr>
             <td class="c-select">{all}</td>
@@ -124,12 +118,59 @@ fn Head(query: Memo<ListQuery>, selection: Selection) -> impl IntoView {
             {sorted("State", Column::State, "c-state")}
             {sorted("Image", Column::Image, "c-image")}
             {sorted("Expires in", Column::Expires, "c-expires")}
+            <th scope="col" class="c-cpu needs-script" title=IN_PERCENT>"CPU"</th>
+            <th scope="col" class="c-memory needs-script" title=IN_PERCENT>"Memory"</th>
             {sorted("Age", Column::Age, "c-age")}
+            <th scope="col" class="c-tenant">"Tenant"</th>
             <th scope="col" class="c-labels">"Labels"</th>
             <th scope="col" class="c-actions"><span class="visually-hidden">"Actions"</span></th>
         </tr>
     }
     .into_any()
+}
+
+/// The title of a column, which orders the list by it.
+pub(super) fn sort_title(
+    query: Memo<ListQuery>,
+    label: &'static str,
+    by: Column,
+    class: &'static str,
+) -> AnyView {
+    let direction = move || {
+        let order = query.read().order();
+        (order.by == by).then_some(match order.is_descending {
+            true => "descending",
+            false => "ascending",
+        })
+    };
+    view! {
+        <th scope="col" class=class aria-sort=direction>
+            <a href=move || query.read().sorted_by(by).url()>{label}</a>
+        </th>
+    }
+    .into_any()
+}
+
+/// A link to the create form, for a role that may create sandboxes; for others it says why not.
+pub(super) fn create_link(text: &'static str, class: &'static str) -> AnyView {
+    let content = view! {
+        <Icon name="plus" />
+        {text}
+    };
+    match offers_changes() {
+        true => view! { <a class=class href="/console/create">{content}</a> }.into_any(),
+        false => view! {
+            <button
+                type="button"
+                class=class
+                aria-disabled="true"
+                title=LOOKS_ONLY
+            >
+                {content}
+            </button>
+        }
+        .into_any(),
+    }
 }
 
 /// Says that the requested page does not exist.
@@ -202,10 +243,7 @@ pub(super) fn Empty(query: Memo<ListQuery>, total: Signal<usize>) -> impl IntoVi
         let way_on = match is_filtered {
             true => view! { <a class="button" href="/console/sandboxes">"Clear the filter"</a> }
                 .into_any(),
-            false if offers_changes() => {
-                view! { <a class="button" href="/console/create">"Create a sandbox"</a> }.into_any()
-            }
-            false => ().into_any(),
+            false => create_link("Create a sandbox", "button"),
         };
         view! {
             <h2>{title}</h2>

@@ -3,9 +3,16 @@
 use leptos::prelude::*;
 
 use crate::{
-    ui::Icon,
+    ui::{ColumnTitle, Icon, TableHead},
     view::{ConfigView, SettingView},
 };
+
+/// Titles of the columns of settings.
+const TITLES: &[ColumnTitle] = &[
+    ColumnTitle::new("Key"),
+    ColumnTitle::new("Value"),
+    ColumnTitle::new("From"),
+];
 
 /// Settings of one section: its name and its keys without that name.
 fn sections(settings: Vec<SettingView>) -> Vec<(String, Vec<SettingView>)> {
@@ -92,13 +99,7 @@ fn Section(name: String, settings: Vec<SettingView>) -> impl IntoView {
                 <span class="fine">{count}</span>
             </summary>
             <table class="plain-table">
-                <thead>
-                    <tr>
-                        <th scope="col">"Key"</th>
-                        <th scope="col">"Value"</th>
-                        <th scope="col">"From"</th>
-                    </tr>
-                </thead>
+                <TableHead of=TITLES />
                 <tbody>{settings.into_iter().map(row).collect_view()}</tbody>
             </table>
         </details>

@@ -2,11 +2,11 @@
 
 use leptos::prelude::*;
 use leptos_meta::Title;
-use leptos_router::hooks::use_query_map;
 use osb_protocol::Feature;
 
 use super::{api, config::ConfigCards, look::look, store::StoreCard, webhooks::WebhooksCard};
 use crate::{
+    query_string::use_query,
     ui::{Icon, LoadError},
     view::{Check, CheckState, OperatorView, ServerInfo, SettingsView},
 };
@@ -14,7 +14,7 @@ use crate::{
 /// The page.
 #[component]
 pub fn SettingsPage() -> impl IntoView {
-    let params = use_query_map();
+    let params = use_query();
     let checks_store = Memo::new(move |_| params.read().get_str("check") == Some("store"));
     let settings = Resource::new_blocking(move || checks_store.get(), api::read_settings);
     let refresh = move |event: leptos::ev::MouseEvent| {
@@ -147,6 +147,10 @@ fn About() -> impl IntoView {
         Some(seconds) => crate::ui::duration(seconds),
         None => "no limit".to_owned(),
     };
+    let isolation = match info.secure_runtime {
+        Some(secure) => secure,
+        None => "plain containers: sandboxes share the host's kernel".to_owned(),
+    };
     let key = match info.key_required {
         true => "required",
         false => "not required: every client may do everything",
@@ -159,6 +163,8 @@ fn About() -> impl IntoView {
                 <dd class="num">{info.version}</dd>
                 <dt>"Runtime"</dt>
                 <dd>{info.runtime}</dd>
+                <dt>"Isolation"</dt>
+                <dd>{isolation}</dd>
                 <dt>"API key"</dt>
                 <dd>{key}</dd>
                 <dt>"Longest life"</dt>

@@ -42,17 +42,6 @@ pub(super) fn StoreCard(
     });
     let host = host.map(|host| {
         let memory = Unit::Bytes.text(float(host.memory_bytes));
-        let disk = host.disk_bytes.map(|(total, free)| {
-            let text = format!(
-                "{} free of {}",
-                Unit::Bytes.text(float(free)),
-                Unit::Bytes.text(float(total))
-            );
-            view! {
-                <dt>"Disk"</dt>
-                <dd>{text}</dd>
-            }
-        });
         let text = format!(
             "{}: {} processors, {memory} of memory",
             host.name, host.processors
@@ -62,7 +51,6 @@ pub(super) fn StoreCard(
             <dd>{text}</dd>
             <dt>"Engine"</dt>
             <dd>{host.engine}</dd>
-            {disk}
         }
     });
     view! {

@@ -10,16 +10,21 @@
 //! watch, to take over, or to start another shell (contract: execd §9). The page acknowledges what
 //! is on the screen (`flow`), so that a program never runs far ahead of it.
 //!
+//! The address of a terminal can ask for a shell of another tab, which is then only watched, or for how
+//! a new one starts, which the page asks about before it starts anything (`asked`).
+//!
 //! A sandbox's shell 0 is on its page or in the dock, never in both; further shells are in the dock,
 //! and end when they are closed there.
 
 mod api;
+mod asked;
 #[cfg(feature = "ssr")]
 pub mod backend;
 #[cfg(feature = "hydrate")]
 mod bindings;
 #[cfg(any(feature = "hydrate", test))]
 mod flow;
+mod new_shell;
 #[cfg(any(feature = "hydrate", test))]
 mod plain;
 #[cfg(feature = "hydrate")]
@@ -31,14 +36,19 @@ mod toolbar;
 use leptos::{html::Div, prelude::*};
 use osb_protocol::{SandboxId, lifecycle::SandboxState};
 
-use self::toolbar::{SearchBar, Toolbar};
+use self::{
+    asked::Asked,
+    new_shell::NewShell,
+    toolbar::{SearchBar, Toolbar},
+};
 use crate::{
     browser::Memory,
     frame::{Dock, Panel, Shows, Toasts},
     lazy::{Part, part},
-    tab::Current,
+    query_string::use_query,
+    tab::{Current, Tab},
     ui::{Icon, SignInLink},
-    view::is_alive,
+    view::{is_alive, offers_changes},
 };
 
 /// The tab, loaded when it is first shown.
@@ -54,6 +64,9 @@ pub(crate) enum Phase {
     /// The connection is being opened.
     #[default]
     Connecting,
+    /// The address asks for how a shell starts, in these words; nothing is started before the user
+    /// agrees.
+    Asked(String),
     /// Attached: keys go to the shell.
     Open,
     /// Attached: another tab writes.
@@ -77,6 +90,7 @@ impl Phase {
     fn words(&self) -> String {
         match self {
             Self::Connecting => "Connecting …".to_owned(),
+            Self::Asked(words) => words.clone(),
             Self::Open => "Connected".to_owned(),
             Self::Viewing => "View only: another tab types in this shell.".to_owned(),
             Self::Lost => "Connection lost. Reconnecting …".to_owned(),
@@ -95,6 +109,7 @@ impl Phase {
         const TAKE_OVER: (&str, TerminalAction) = ("Take over", TerminalAction::TakeOver);
         const NEW: (&str, TerminalAction) = ("New shell", TerminalAction::StartNew);
         match self {
+            Self::Asked(_) => &[("Start it", TerminalAction::StartAsked)],
             Self::Taken => &[VIEW, TAKE_OVER, NEW],
             Self::Viewing => &[TAKE_OVER, NEW],
             Self::Ended(_) | Self::Refused(_) => &[("Start a new shell", TerminalAction::StartNew)],
@@ -112,6 +127,8 @@ pub(crate) enum TerminalAction {
     View,
     /// Start a new shell.
     StartNew,
+    /// Start the shell that the address asks for.
+    StartAsked,
     /// Copy what is selected.
     Copy,
     /// Search the output from the selected place, towards the beginning or the end.
@@ -184,8 +201,14 @@ pub(crate) struct Ui {
     searching: RwSignal<bool>,
     /// Whether the text was found.
     found: RwSignal<Option<bool>>,
+    /// Whether the form of a new shell is open.
+    starting: RwSignal<bool>,
     /// Whether the terminal fills the page.
     full: RwSignal<bool>,
+    /// The id of the shell, once it is known.
+    pty: RwSignal<Option<String>>,
+    /// What the address asks for.
+    asked: StoredValue<Asked>,
     /// The number of the shell among those of the tab of the browser.
     shell: u32,
     /// Whether it is in the dock.
@@ -216,6 +239,15 @@ pub fn TerminalTab() -> impl IntoView {
     let Some(Current(current)) = use_context() else {
         return ().into_any();
     };
+    if !offers_changes() {
+        return view! {
+            <section class="empty">
+                <Icon name="terminal" />
+                <p>"Your role may look at sandboxes, and not open shells in them."</p>
+            </section>
+        }
+        .into_any();
+    }
     let id = current.with_untracked(|detail| detail.sandbox.id.clone());
     let dock = use_context::<Dock>();
     if let Some(Panel { shows, .. }) = use_context() {
@@ -223,16 +255,21 @@ pub fn TerminalTab() -> impl IntoView {
             Shows::Shell(number) => number,
             Shows::Log => 0,
         };
-        let ui = Ui::new(current, shell, true, dock);
+        let ui = Ui::new(current, shell, true, dock, Asked::default());
         return view! { <Terminal id ui /> }.into_any();
     }
     let asked = id.clone();
     let is_away = Memo::new(move |_| dock.is_some_and(|it| it.has(&asked, Shows::Shell(0))));
-    let content = move || match (is_away.get(), dock) {
-        (true, Some(dock)) => view! { <InDock id=id.clone() dock /> }.into_any(),
-        _ => {
-            let ui = Ui::new(current, 0, false, dock);
-            view! { <Terminal id=id.clone() ui /> }.into_any()
+    let params = use_query();
+    let asked = Memo::new(move |_| Asked::of(|name| params.read().get(name)));
+    let content = move || {
+        let asked = asked.get();
+        match (is_away.get() && asked.watched.is_none(), dock) {
+            (true, Some(dock)) => view! { <InDock id=id.clone() dock /> }.into_any(),
+            _ => {
+                let ui = Ui::new(current, 0, false, dock, asked);
+                view! { <Terminal id=id.clone() ui /> }.into_any()
+            }
         }
     };
     content.into_any()
@@ -260,6 +297,7 @@ impl Ui {
         shell: u32,
         docked: bool,
         dock: Option<Dock>,
+        asked: Asked,
     ) -> Self {
         let state = Memo::new(move |_| current.read().sandbox.status.state.clone());
         let is_gone = move || current.read().ended.is_some();
@@ -273,7 +311,10 @@ impl Ui {
             search: RwSignal::new(String::new()),
             searching: RwSignal::new(false),
             found: RwSignal::new(None),
+            starting: RwSignal::new(false),
             full: RwSignal::new(false),
+            pty: RwSignal::new(None),
+            asked: StoredValue::new(asked),
             shell,
             docked,
             dock,
@@ -310,18 +351,28 @@ fn Terminal(
         (false, true) => "Waiting for the sandbox".to_owned(),
         (false, false) => "The sandbox has ended".to_owned(),
     };
+    let is_watch = ui.asked.with_value(|asked| asked.watched.is_some());
+    let own = Tab::Terminal.address(&id);
     let offers = move || {
         let offers = match ui.running.get() {
             true => ui.phase.read().offers(),
             false => &[],
         };
-        offers.iter().map(|&(label, asks)| {
-            view! {
-                <button type="button" class="button" on:click=move |_| ui.action.set(Some(asks))>
-                    {label}
-                </button>
-            }
-        }).collect_view()
+        offers
+            .iter()
+            .map(|&(label, asks)| match asks {
+                // A shell of another tab stays what this address shows.
+                TerminalAction::StartNew if is_watch => {
+                    let href = own.clone();
+                    view! { <a class="button" href=href>"Own shell"</a> }.into_any()
+                }
+                _ => {
+                    let press = move |_| ui.action.set(Some(asks));
+                    view! { <button type="button" class="button" on:click=press>{label}</button> }
+                        .into_any()
+                }
+            })
+            .collect_view()
     };
     view! {
         <section
@@ -348,6 +399,7 @@ fn Terminal(
             // The search is over the terminal: a resize would end the selection.
             <div class="terminal-place">
                 <SearchBar ui />
+                <NewShell id=id.clone() ui />
                 <div class="terminal" node_ref=place></div>
             </div>
             <noscript>
@@ -375,6 +427,7 @@ mod tests {
         );
         assert_eq!(labels(Phase::Viewing), ["Take over", "New shell"]);
         assert_eq!(labels(Phase::Ended(1)), ["Start a new shell"]);
+        assert_eq!(labels(Phase::Asked(String::new())), ["Start it"]);
         assert!(labels(Phase::Open).is_empty());
         assert!(labels(Phase::Lost).is_empty());
     }

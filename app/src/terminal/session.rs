@@ -15,6 +15,7 @@ use web_sys::ResizeObserver;
 
 use super::{
     Phase, TerminalAction, Ui, api,
+    asked::Asked,
     bindings::{Classes, Handlers, Xterm},
     flow::{Flow, Place},
     plain::plain,
@@ -49,6 +50,9 @@ enum How {
 struct Session {
     sandbox: SandboxId,
     ui: Ui,
+    asked: Asked,
+    /// Whether the user agreed to start what the address asks for.
+    is_confirmed: bool,
     xterm: Option<Xterm>,
     socket: Option<Socket>,
     /// The PTY, once known.
@@ -66,11 +70,15 @@ type Shared = Rc<RefCell<Session>>;
 
 /// Mounts a terminal in `place` once that is in the page, and removes it with its owner.
 pub(super) fn mount(sandbox: SandboxId, place: NodeRef<Div>, ui: Ui) {
+    let asked = ui.asked.get_value();
+    let own = |name: String| Memory::Tab.get(&name).filter(|_| asked.watched.is_none());
     let session = Rc::new(RefCell::new(Session {
-        pty: Memory::Tab.get(&memory_name(&sandbox, ui.shell)),
-        held_before: Memory::Tab.get(&left_name(&sandbox, ui.shell)).is_some(),
+        pty: own(memory_name(&sandbox, ui.shell)).or_else(|| asked.watched.clone()),
+        held_before: own(left_name(&sandbox, ui.shell)).is_some(),
+        is_confirmed: asked.take_confirmation(&sandbox),
         sandbox,
         ui,
+        asked,
         xterm: None,
         socket: None,
         how: How::Hold,
@@ -80,7 +88,9 @@ pub(super) fn mount(sandbox: SandboxId, place: NodeRef<Div>, ui: Ui) {
         theme: None,
     }));
     // A copy of this tab is not this tab.
-    Memory::Tab.set(&left_name(&session.borrow().sandbox, ui.shell), None);
+    session
+        .borrow()
+        .remember(&left_name(&session.borrow().sandbox, ui.shell), None);
     let kept = StoredValue::new_local(Rc::clone(&session));
     Effect::new(move |_| {
         if let Some(place) = place.get() {
@@ -199,7 +209,8 @@ fn open(session: &Shared, classes: &Classes, place: &web_sys::HtmlElement) -> Re
     session.borrow_mut().xterm = Some(xterm);
     observe(session, place);
     if ui.running.get_untracked() {
-        connect(session, How::Hold);
+        let how = session.borrow().first();
+        connect(session, how);
     }
     Ok(())
 }
@@ -230,6 +241,11 @@ fn observe(session: &Shared, place: &web_sys::HtmlElement) {
 }
 
 fn connect(session: &Shared, how: How) {
+    let question = session.borrow().question();
+    if let Some(words) = question {
+        session.borrow().ui.phase.set(Phase::Asked(words));
+        return;
+    }
     session.borrow_mut().how = how;
     let url = session.borrow().url();
     let heard = Rc::downgrade(session);
@@ -291,7 +307,8 @@ fn connected(session: &Shared, pty: String, role: PtyRole, window: Option<u64>) 
     let is_holder = role == PtyRole::Holder;
     {
         let mut session = session.borrow_mut();
-        Memory::Tab.set(&session.memory_name(), Some(&pty));
+        session.remember(&session.memory_name(), Some(&pty));
+        session.ui.pty.set(Some(pty.clone()));
         session.pty = Some(pty);
         session.attempts = 0;
         session.held_before |= is_holder;
@@ -329,6 +346,9 @@ fn closed(session: &Shared, code: u16, reason: String) {
             ended(session, Phase::Refused("The shell has ended.".to_owned()));
         }
         close_code::HELD if !session.borrow().may_be_own() => taken(session),
+        close_code::UNKNOWN_SESSION if session.borrow().is_watch() => {
+            ended(session, Phase::Refused("This shell is gone.".to_owned()));
+        }
         close_code::UNKNOWN_SESSION => {
             session.borrow_mut().forget();
             retry(session, Phase::Connecting);
@@ -384,6 +404,10 @@ fn act(session: &Shared, action: TerminalAction) {
         TerminalAction::EndFind => return with_xterm(session, |xterm, _| xterm.focus()),
         TerminalAction::TakeOver => How::TakeOver,
         TerminalAction::View => How::View,
+        TerminalAction::StartAsked => {
+            session.borrow_mut().is_confirmed = true;
+            How::Hold
+        }
         TerminalAction::StartNew => {
             session.borrow_mut().forget();
             with_xterm(session, |xterm, _| xterm.reset());
@@ -431,7 +455,8 @@ fn follow_sandbox(session: &Shared, running: bool) {
     if running {
         if session.borrow().is_waiting() {
             session.borrow().ui.phase.set(Phase::Connecting);
-            connect(session, How::Hold);
+            let how = session.borrow().first();
+            connect(session, how);
         }
     } else if !session.borrow().ui.alive.get_untracked() {
         let mut session = session.borrow_mut();
@@ -455,6 +480,8 @@ impl Session {
         );
         if let Some(pty) = &self.pty {
             path = format!("{path}&pty={pty}");
+        } else {
+            path.push_str(&self.asked.start_query());
         }
         path.push_str(match self.how {
             How::Hold => "",
@@ -487,6 +514,15 @@ impl Session {
         }
     }
 
+    /// What to ask the user before a connection, which would start a shell that someone else may have
+    /// put into the address.
+    fn question(&self) -> Option<String> {
+        match (&self.pty, self.is_confirmed) {
+            (None, false) => self.asked.words(),
+            _ => None,
+        }
+    }
+
     /// Whether a new connection is wanted: a shell to attach to in a sandbox that runs.
     fn is_waiting(&self) -> bool {
         self.xterm.is_some()
@@ -503,10 +539,30 @@ impl Session {
         self.held_before && self.attempts < POLITE_ATTEMPTS
     }
 
+    /// Whether it shows a shell of another tab, because the address asks for that.
+    fn is_watch(&self) -> bool {
+        self.asked.watched.is_some()
+    }
+
+    /// How to attach at first.
+    fn first(&self) -> How {
+        match self.is_watch() {
+            true => How::View,
+            false => How::Hold,
+        }
+    }
+
+    /// Keeps something of the tab's own shell in its memory.
+    fn remember(&self, name: &str, value: Option<&str>) {
+        if !self.is_watch() {
+            Memory::Tab.set(name, value);
+        }
+    }
+
     /// Marks that this tab leaves the shell that it holds.
     fn leave(&self) {
         if self.ui.phase.try_get_untracked() == Some(Phase::Open) {
-            Memory::Tab.set(&left_name(&self.sandbox, self.ui.shell), Some("on"));
+            self.remember(&left_name(&self.sandbox, self.ui.shell), Some("on"));
         }
     }
 
@@ -521,7 +577,7 @@ impl Session {
                 }
             });
         }
-        Memory::Tab.set(&left_name(&self.sandbox, self.ui.shell), None);
+        self.remember(&left_name(&self.sandbox, self.ui.shell), None);
         self.forget();
     }
 
@@ -530,8 +586,9 @@ impl Session {
     }
 
     fn forget(&mut self) {
-        Memory::Tab.set(&self.memory_name(), None);
-        self.pty = None;
+        self.remember(&self.memory_name(), None);
+        self.pty = self.asked.watched.clone();
+        let _ = self.ui.pty.try_set(None);
         self.held_before = false;
         self.flow.reset();
         let _ = self.ui.title.try_set(String::new());

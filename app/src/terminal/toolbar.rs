@@ -1,9 +1,9 @@
 //! The tools beside the state of a terminal.
 
-use leptos::{ev, prelude::*};
+use leptos::{ev, prelude::*, task::spawn_local};
 use osb_protocol::SandboxId;
 
-use super::{Settings, TerminalAction, Ui};
+use super::{Settings, TerminalAction, Ui, asked::Asked, new_shell::PROGRAM};
 use crate::{
     browser,
     frame::{Panel, Shows},
@@ -23,10 +23,25 @@ pub(super) fn Toolbar(id: SandboxId, ui: Ui) -> impl IntoView {
     let search = move |_| {
         ui.searching.update(|on| *on = !*on);
         match ui.searching.get_untracked() {
-            true => browser::focus_when_shown(field(ui)),
+            true => {
+                ui.starting.set(false);
+                browser::focus_when_shown(field(ui));
+            }
             false => ui.action.set(Some(TerminalAction::EndFind)),
         }
     };
+    let start = Callback::new(move |_| {
+        ui.starting.update(|on| *on = !*on);
+        match ui.starting.get_untracked() {
+            true => {
+                ui.searching.set(false);
+                browser::focus_when_shown(PROGRAM);
+            }
+            false => ui.action.set(Some(TerminalAction::EndFind)),
+        }
+    });
+    let address = Tab::Terminal.address(&id);
+    let share = Callback::new(move |_| share(ui, &address));
     let size = ui.settings.font_size;
     let resize = move |by: i32| {
         let next = size.get_untracked().saturating_add_signed(by);
@@ -63,22 +78,15 @@ pub(super) fn Toolbar(id: SandboxId, ui: Ui) -> impl IntoView {
         });
     view! {
         <div class="terminal-tools needs-script" role="group" aria-label="Terminal tools">
-            {(!ui.docked)
-                .then(|| {
-                    view! {
-                        <a
-                            class="icon-button"
-                            href=Tab::Terminal.address(&id)
-                            target="_blank"
-                            // With an opener, the new tab would get the shell of this one.
-                            rel="noopener external"
-                            aria-label="New shell in a new tab"
-                            title="New shell in a new tab"
-                        >
-                            <Icon name="plus" />
-                        </a>
-                    }
-                })}
+            {move || {
+                (!ui.docked && ui.alive.get())
+                    .then(|| view! { <Tool label="New shell" icon="plus" on=ui.starting press=start /> })
+            }}
+            {move || {
+                ui.alive
+                    .get()
+                    .then(|| view! { <Tool label="Copy a link to watch this shell" icon="eye" press=share /> })
+            }}
             <Tool label="Search the output" icon="search" on=ui.searching press=search />
             <Tool
                 label="Copy the selection (Ctrl+Shift+C)"
@@ -108,6 +116,24 @@ pub(super) fn Toolbar(id: SandboxId, ui: Ui) -> impl IntoView {
         </div>
     }
     .into_any()
+}
+
+/// Copies the address at which other operators watch the shell.
+fn share(ui: Ui, terminal: &str) {
+    let Some(shell) = ui.pty.get_untracked() else {
+        return ui.toasts.bad("There is no shell yet.");
+    };
+    let link = browser::url_of(&format!("{terminal}{}", Asked::watch_query(&shell)));
+    spawn_local(async move {
+        match browser::copy(link.clone()).await {
+            true => ui.toasts.good(
+                "The link is copied. It shows this shell to signed-in operators, without typing.",
+            ),
+            false => ui
+                .toasts
+                .bad(format!("The browser refused to copy this link: {link}")),
+        }
+    });
 }
 
 /// A button, which with `on` is pressed or not.

@@ -6,6 +6,25 @@ use osb_protocol::lifecycle::SandboxState;
 use super::Icon;
 use crate::view::Outcome;
 
+/// A state as a colour family in style/tokens.css with an icon, and a word.
+#[component]
+pub(crate) fn Badge(
+    /// Colour family and icon.
+    #[prop(into)]
+    look: Signal<(&'static str, &'static str)>,
+    /// The word.
+    #[prop(into)]
+    word: Signal<&'static str>,
+) -> impl IntoView {
+    view! {
+        <span class="badge" data-tone=move || look.get().0>
+            <Icon name=Signal::derive(move || look.get().1) />
+            <span>{move || word.get()}</span>
+        </span>
+    }
+    .into_any()
+}
+
 /// State of a sandbox; during its creation with the stage.
 #[component]
 pub fn StateBadge(

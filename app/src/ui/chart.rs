@@ -6,11 +6,11 @@ use osb_protocol::WireTime;
 use super::{When, duration};
 
 /// Width of a chart in its own units, which the page stretches.
-const WIDTH: i64 = 1_000;
+pub(crate) const WIDTH: i64 = 1_000;
 /// Height of a chart in its own units.
-const HEIGHT: i64 = 200;
+pub(crate) const HEIGHT: i64 = 200;
 /// Most points of a line; of more, the highest within each part is drawn.
-pub(super) const POINTS: usize = 300;
+pub(crate) const POINTS: usize = 300;
 
 /// What a value counts, which decides how it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ pub struct ChartData {
 
 impl ChartData {
     /// The value at the top edge.
-    fn top(&self) -> f64 {
+    pub(crate) fn top(&self) -> f64 {
         let values = self.lines.iter().flat_map(|line| &line.points);
         let peak = values.filter_map(|(_, value)| *value).fold(0.0, f64::max);
         match self.limit {
@@ -113,7 +113,7 @@ impl ChartData {
     }
 
     /// The last known value of each line and the highest, in words.
-    fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let mut text = String::new();
         for line in &self.lines {
             let mut known = line.points.iter().filter_map(|(_, value)| *value);
@@ -144,7 +144,7 @@ impl ChartData {
     }
 
     /// The values at a moment, in words.
-    fn at(&self, moment: i64) -> String {
+    pub(crate) fn at(&self, moment: i64) -> String {
         let value = |line: &Line| {
             let before = line.points.partition_point(|(at, _)| *at <= moment);
             let value = before.checked_sub(1).and_then(|last| line.points[last].1);
@@ -183,7 +183,7 @@ pub fn thinned(points: &[(i64, Option<f64>)], most: usize) -> Vec<(i64, Option<f
     clippy::cast_precision_loss,
     reason = "at most the height"
 )]
-pub(super) fn path(
+pub(crate) fn path(
     points: &[(i64, Option<f64>)],
     (from, to): (i64, i64),
     top: f64,
@@ -289,11 +289,13 @@ pub fn Chart(
     clippy::cast_precision_loss,
     reason = "at most the height"
 )]
-fn height_of(value: f64, top: f64) -> i64 {
+/// Distance of a value from the upper edge of a chart.
+pub(crate) fn height_of(value: f64, top: f64) -> i64 {
     HEIGHT - (value / top * HEIGHT as f64).round() as i64
 }
 
-fn point(event: &ev::PointerEvent, cursor: RwSignal<Option<i64>>) {
+/// Moves the cursor to the pointer.
+pub(crate) fn point(event: &ev::PointerEvent, cursor: RwSignal<Option<i64>>) {
     let width = event_target::<web_sys::Element>(event).client_width();
     let at = i64::from(event.offset_x()) * WIDTH / i64::from(width.max(1));
     cursor.set(Some(at.clamp(0, WIDTH)));

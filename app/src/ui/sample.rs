@@ -24,11 +24,13 @@ pub(crate) fn row(id: &str, state: &str) -> SandboxRow {
             },
             metadata: Default::default(),
             extensions: Default::default(),
+            allocation: None,
             entrypoint: vec!["sleep".to_owned()],
             expires_at: None,
             created_at: WireTime::from_unix_ms(0).unwrap(),
         },
         stage: None,
+        tenant: None,
         ended: None,
     }
 }

@@ -59,8 +59,12 @@ pub enum Readiness {
 /// What has happened lately.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Activity {
-    /// Creates and failures of each hour, oldest first.
+    /// Creates and failures of each hour, oldest first; of the first hour only what falls into the day.
     pub hours: Vec<HourCount>,
+    /// Sandboxes that were created within a day.
+    pub created: Split,
+    /// Sandboxes that failed within a day.
+    pub failed: Split,
     /// Creates whose time is known.
     pub timed: usize,
     /// Time that half of the creates took at most, in milliseconds.
@@ -71,6 +75,31 @@ pub struct Activity {
     pub failures: Vec<FailureGroup>,
     /// Whether more ended than was looked at.
     pub is_cut: bool,
+}
+
+/// A number of sandboxes, parted as the lists of sandboxes are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Split {
+    /// Those that exist.
+    pub present: usize,
+    /// Those that ended.
+    pub ended: usize,
+}
+
+impl Split {
+    /// Counts one.
+    pub fn add(&mut self, has_ended: bool) {
+        match has_ended {
+            true => self.ended += 1,
+            false => self.present += 1,
+        }
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn total(self) -> usize {
+        self.present + self.ended
+    }
 }
 
 /// What happened in an hour.
@@ -90,15 +119,18 @@ pub struct FailureGroup {
     /// The reason, as a code.
     pub reason: String,
     /// How many.
-    pub count: usize,
+    pub count: Split,
     /// The last one.
     pub newest: SandboxId,
     /// Its label `name`, or its short id.
     pub title: String,
     /// When it failed.
     pub at: WireTime,
-    /// Why, in words.
+    /// Why the last one failed, in words.
     pub message: String,
+    /// How many failed with other words: numbers and ids in them do not count.
+    #[serde(default)]
+    pub others: usize,
 }
 
 /// What the host has.
@@ -114,8 +146,6 @@ pub struct Host {
     pub memory_bytes: u64,
     /// Memory that programs can still take, in bytes.
     pub available_bytes: Option<u64>,
-    /// Size of the file system of images and sandboxes, and what is free of it, in bytes.
-    pub disk_bytes: Option<(u64, u64)>,
 }
 
 /// A sandbox that tests the installation.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use osb_protocol::headers::REQUEST_ID;
+use osb_protocol::{headers::REQUEST_ID, lifecycle::Endpoint};
 use reqwest::{
     Client, ClientBuilder, Method, RequestBuilder, Response,
     header::{HeaderMap, HeaderName, HeaderValue},
@@ -84,6 +84,17 @@ impl Service {
         })
     }
 
+    /// The service at an endpoint of the lifecycle API, with its headers.
+    pub(crate) fn at(http: Client, scheme: &str, endpoint: &Endpoint) -> Result<Self, Error> {
+        let base = Url::parse(&format!("{scheme}://{}", endpoint.endpoint))
+            .map_err(|error| Error::argument("the endpoint", error))?;
+        let mut service = Self::new(http, base)?;
+        for (name, value) in &endpoint.headers {
+            service.set_header(name, value)?;
+        }
+        Ok(service)
+    }
+
     /// Sends `value` with every request; it is never logged.
     pub(crate) fn set_header(&mut self, name: &str, value: &str) -> Result<(), Error> {
         let name: HeaderName = name
@@ -149,6 +160,22 @@ pub(crate) async fn api_error(mut response: Response) -> ApiError {
 /// Sends a request whose answer is JSON.
 pub(crate) async fn json<T: DeserializeOwned>(request: RequestBuilder) -> Result<T, Error> {
     let body: Bytes = send(request).await?.bytes().await?;
+    serde_json::from_slice(&body).map_err(Error::Body)
+}
+
+/// The same for an answer of at most `most` bytes, from a program that may not be what it should be.
+pub(crate) async fn json_within<T: DeserializeOwned>(
+    request: RequestBuilder,
+    most: usize,
+) -> Result<T, Error> {
+    let mut response = send(request).await?;
+    let mut body = BytesMut::new();
+    while let Some(chunk) = response.chunk().await? {
+        if body.len() + chunk.len() > most {
+            return Err(Error::Unexpected("it is too long"));
+        }
+        body.extend_from_slice(&chunk);
+    }
     serde_json::from_slice(&body).map_err(Error::Body)
 }
 

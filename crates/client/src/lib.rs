@@ -16,6 +16,7 @@
 //!
 //! * [`LifecycleClient`]: sandboxes of a server.
 //! * [`ExecdClient`]: commands, files, metrics and terminals of one sandbox.
+//! * [`EgressClient`]: the network policy of one sandbox, and what was decided by it.
 //! * [`Error`]: failures, with the server's code, message and request id.
 //! * [`frames`]: the parser of event streams, for use with another transport.
 //!
@@ -24,6 +25,7 @@
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
+mod egress;
 mod error;
 pub mod execd;
 pub mod frames;
@@ -32,6 +34,7 @@ mod lifecycle;
 
 pub use osb_protocol as protocol;
 
+pub use egress::EgressClient;
 pub use error::{ApiError, Error};
 pub use execd::ExecdClient;
 pub use http::{default_http, plain_http};

@@ -13,6 +13,8 @@
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
+mod escape;
+mod identity;
 pub mod limits;
 mod line;
 mod queue;
@@ -29,6 +31,7 @@ use rustix::{
 };
 use tracing::{Level, subscriber::SetGlobalDefaultError};
 
+pub use identity::{Identity, Json};
 pub use queue::Writer;
 use rotate::{RotatingFile, RotationLimits};
 use subscriber::Lines;
@@ -57,8 +60,16 @@ pub enum LogError {
 /// # Errors
 /// See [`LogError`].
 pub fn init(level: Level, to: Log) -> Result<Writer, LogError> {
+    init_as(Identity::default(), level, to)
+}
+
+/// The same for a daemon that every line names.
+///
+/// # Errors
+/// See [`LogError`].
+pub fn init_as(identity: Identity, level: Level, to: Log) -> Result<Writer, LogError> {
     let writer = Writer::start(to).map_err(LogError::Thread)?;
-    let lines = Lines::new(level, writer.queues());
+    let lines = Lines::new(level, identity, writer.queues());
     tracing::subscriber::set_global_default(lines).map_err(LogError::Twice)?;
     Ok(writer)
 }

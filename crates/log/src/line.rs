@@ -1,5 +1,5 @@
-//! Format of a line: a JSON object with `level`, `ts` and `msg`, followed by the other fields of
-//! the event.
+//! Format of a line: a JSON object with `level`, `ts`, the logger and `msg`, followed by the daemon's
+//! attributes and the other fields of the event.
 
 use std::{
     error::Error,
@@ -13,27 +13,41 @@ use tracing::{
     field::{Field, Visit},
 };
 
+use crate::{
+    escape::escaped,
+    identity::{Identity, Json},
+};
+
 /// Field with the message of an event.
 const TEXT: &str = "message";
 
 /// Line under construction at the end of a buffer.
 pub(crate) struct Line<'a> {
     out: &'a mut String,
+    of: &'a Identity,
     /// Range of the message in the buffer.
     text: std::ops::Range<usize>,
 }
 
 impl<'a> Line<'a> {
     /// Begins the line of an event with the members that sampling compares.
-    pub(crate) fn begin(out: &'a mut String, event: &Event<'_>, at: Timestamp) -> Self {
-        let level = name(*event.metadata().level());
-        let start = write!(out, "{{\"level\":\"{level}\",\"ts\":\"{at:.3}\",\"msg\":\"");
+    pub(crate) fn begin(
+        out: &'a mut String,
+        of: &'a Identity,
+        event: &Event<'_>,
+        at: Timestamp,
+    ) -> Self {
+        let (level, logger) = (name(*event.metadata().level()), of.logger());
+        let start = write!(
+            out,
+            "{{\"level\":\"{level}\",\"ts\":\"{at:.3}\"{logger},\"msg\":\""
+        );
         start.expect("strings take everything");
         let from = out.len();
         event.record(&mut Text(out));
         let text = from..out.len();
         out.push('"');
-        Self { out, text }
+        Self { out, of, text }
     }
 
     /// Escaped message of the event.
@@ -43,6 +57,10 @@ impl<'a> Line<'a> {
 
     /// Completes the line with the other members, and the number of similar lines dropped before.
     pub(crate) fn end(self, event: &Event<'_>, left_out: u32) {
+        let fields = event.metadata().fields();
+        for member in self.of.attributes(|name| fields.field(name).is_some()) {
+            self.out.push_str(member);
+        }
         event.record(&mut Members(self.out));
         if left_out > 0 {
             let written = write!(self.out, ",\"left_out\":{left_out}");
@@ -83,7 +101,7 @@ impl Visit for Text<'_> {
 struct Members<'a>(&'a mut String);
 
 impl Members<'_> {
-    /// Writes a number or a boolean.
+    /// Writes what is JSON already, such as a number.
     fn bare(&mut self, field: &Field, value: impl fmt::Display) {
         let written = write!(self.0, ",\"{}\":{value}", field.name());
         written.expect("strings take everything");
@@ -110,7 +128,10 @@ impl Visit for Members<'_> {
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
-        self.quoted(field, format_args!("{}", ErrorChain(value)));
+        match value.downcast_ref::<Json>() {
+            Some(json) => self.bare(field, json),
+            None => self.quoted(field, format_args!("{}", ErrorChain(value))),
+        }
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
@@ -131,41 +152,6 @@ impl Visit for Members<'_> {
             // JSON has no infinity and no NaN.
             false => self.quoted(field, format_args!("{value}")),
         }
-    }
-}
-
-/// Writer that escapes text for a JSON string.
-fn escaped(out: &mut String, value: fmt::Arguments<'_>) {
-    if let Err(fmt::Error) = Escaped(out).write_fmt(value) {
-        // A failing `Display` loses this member, not the line.
-        out.push_str("(unprintable)");
-    }
-}
-
-struct Escaped<'a>(&'a mut String);
-
-impl Write for Escaped<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let mut done = 0;
-        for (at, byte) in text.bytes().enumerate() {
-            let short = match byte {
-                b'"' => "\\\"",
-                b'\\' => "\\\\",
-                b'\n' => "\\n",
-                b'\r' => "\\r",
-                b'\t' => "\\t",
-                0..=0x1f | 0x7f => "",
-                _ => continue,
-            };
-            self.0.push_str(&text[done..at]);
-            done = at + 1;
-            match short {
-                "" => write!(self.0, "\\u{byte:04x}")?,
-                short => self.0.push_str(short),
-            }
-        }
-        self.0.push_str(&text[done..]);
-        Ok(())
     }
 }
 

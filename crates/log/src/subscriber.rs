@@ -12,7 +12,7 @@ use tracing::{
     span::{Attributes, Id, Record},
 };
 
-use crate::{limits, line::Line, queue::Queue, sampling::Sampler};
+use crate::{identity::Identity, limits, line::Line, queue::Queue, sampling::Sampler};
 
 thread_local! {
     /// Buffer for lines, so that a line needs no allocation.
@@ -23,14 +23,16 @@ thread_local! {
 #[derive(Debug)]
 pub(crate) struct Lines {
     level: Level,
+    identity: Identity,
     sampler: Mutex<Sampler>,
     to: Vec<Arc<Queue>>,
 }
 
 impl Lines {
-    pub(crate) fn new(level: Level, to: Vec<Arc<Queue>>) -> Self {
+    pub(crate) fn new(level: Level, identity: Identity, to: Vec<Arc<Queue>>) -> Self {
         Self {
             level,
+            identity,
             sampler: Mutex::default(),
             to,
         }
@@ -44,7 +46,9 @@ impl Lines {
 
 impl Subscriber for Lines {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && *metadata.level() <= self.level
+        let level = *metadata.level();
+        let is_wanted = level <= Level::WARN || self.level >= Level::DEBUG || is_ours(metadata);
+        metadata.is_event() && level <= self.level && is_wanted
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
@@ -55,7 +59,7 @@ impl Subscriber for Lines {
         // A nested event finds an empty buffer. The larger of the two buffers is kept.
         let mut buffer = BUFFER.try_with(Cell::take).unwrap_or_default();
         let at = Timestamp::now();
-        let line = Line::begin(&mut buffer, event, at);
+        let line = Line::begin(&mut buffer, &self.identity, event, at);
         let admitted = self.admit(*event.metadata().level(), line.text(), at);
         if let Some(left_out) = admitted {
             line.end(event, left_out);
@@ -82,6 +86,15 @@ impl Subscriber for Lines {
     fn exit(&self, _: &Id) {}
 }
 
+/// Whether an event is from a daemon rather than from a library. At the usual level, libraries only
+/// report trouble: a DNS server logs each query twice, for example.
+fn is_ours(metadata: &Metadata<'_>) -> bool {
+    const PREFIX: &str = "osb_";
+    const PROGRAMS: [&str; 2] = ["execd", "egress"];
+    let crate_name = metadata.target().split("::").next().unwrap_or_default();
+    crate_name.starts_with(PREFIX) || PROGRAMS.contains(&crate_name)
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -90,18 +103,37 @@ mod tests {
     use tracing::{debug, error, info, info_span, subscriber::with_default};
 
     use super::*;
-    use crate::{Log, Stream, Writer};
+    use crate::{Json, Log, Stream, Writer};
 
     /// Runs `work`, and returns the lines that it logged.
     fn logged(level: Level, work: impl FnOnce()) -> Vec<String> {
+        logged_as(Identity::default(), level, work)
+    }
+
+    /// The same for a daemon with an identity.
+    fn logged_as(identity: Identity, level: Level, work: impl FnOnce()) -> Vec<String> {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("log");
         let (log, _) = Log::open([path.display().to_string()], Stream::Stderr);
         let writer = Writer::start(log).unwrap();
-        with_default(Lines::new(level, writer.queues()), work);
+        with_default(Lines::new(level, identity, writer.queues()), work);
         drop(writer);
         let text = fs::read_to_string(&path).unwrap();
         text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn libraries_only_report_trouble_unless_everything_is_wanted() {
+        let events = || {
+            info!(target: "hickory_server::server", "library");
+            tracing::warn!(target: "hickory_server::server", "trouble");
+            info!(target: "egress", "program");
+            info!("own");
+        };
+        let count = |level| logged(level, events).len();
+        assert_eq!(count(Level::WARN), 1);
+        assert_eq!(count(Level::INFO), 3);
+        assert_eq!(count(Level::DEBUG), 4);
     }
 
     #[test]
@@ -124,6 +156,53 @@ mod tests {
         let want = json!({
             "level": "error", "ts": "", "msg": "a \"1\"", "error": "no\nluck",
             "id": "Some(\"é\")", "count": -1, "share": 0.5, "bad": "NaN", "yes": true,
+        });
+        assert_eq!(read, want);
+    }
+
+    #[test]
+    fn every_line_names_its_logger_and_has_the_attributes_once() {
+        let attributes = [
+            ("team", "a\"b"),
+            ("msg", "mine"),
+            ("count", "7"),
+            ("team", "blue"),
+            ("sandbox_id", "sb-1"),
+        ];
+        let identity = Identity::new("opensandbox.egress", attributes);
+        let lines = logged_as(identity, Level::INFO, || {
+            info!("plain");
+            info!(count = 2, "with a member of the same name");
+        });
+        let rest = lines[0].split_once(",\"logger\"").unwrap().1;
+        assert_eq!(
+            rest,
+            ":\"opensandbox.egress\",\"msg\":\"plain\",\"count\":\"7\",\"team\":\"blue\",\
+             \"sandbox_id\":\"sb-1\"}"
+        );
+        assert_eq!(lines[1].matches("count").count(), 1, "{}", lines[1]);
+        let read: Value = serde_json::from_str(&lines[1]).unwrap();
+        assert_eq!(read["count"], 2);
+    }
+
+    #[test]
+    fn lists_and_objects_are_json() {
+        let lines = logged(Level::INFO, || {
+            let (list, object) = (Json::of(&["a\n", "b"]), Json::of(&json!([{"c": 1}])));
+            let (none, none_at_all) = (Json::of(&[0_u8; 0]), None::<Json>);
+            info!(
+                list = list.value(),
+                object = object.value(),
+                none = none.value(),
+                absent = none_at_all.as_ref().map(Json::value),
+                "lists"
+            );
+        });
+        let mut read: Value = serde_json::from_str(&lines[0]).unwrap();
+        read["ts"] = "".into();
+        let want = json!({
+            "level": "info", "ts": "", "msg": "lists",
+            "list": ["a\n", "b"], "object": [{"c": 1}], "none": [],
         });
         assert_eq!(read, want);
     }

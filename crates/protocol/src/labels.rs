@@ -143,6 +143,19 @@ impl MetadataFilter {
         Ok(Self(pairs))
     }
 
+    /// Reads pairs like [`Self::parse`], and leaves out segments without `=` and those without a key
+    /// or a value, as lists of templates do (contract: lifecycle §A3).
+    #[must_use]
+    pub fn readable_pairs(text: &str) -> BTreeMap<String, String> {
+        let pairs = text
+            .split('&')
+            .filter_map(|segment| segment.split_once('='));
+        let pairs = pairs.map(|(key, value)| (decode_fully(key), decode_fully(value)));
+        pairs
+            .filter(|(key, value)| !key.trim().is_empty() && !value.trim().is_empty())
+            .collect()
+    }
+
     /// Whether all pairs are in the metadata.
     #[must_use]
     pub fn matches(&self, metadata: &BTreeMap<String, String>) -> bool {
@@ -277,5 +290,15 @@ mod tests {
         fn filter_parsing_never_panics(text in ".*") {
             let _ = MetadataFilter::parse(&text);
         }
+    }
+
+    #[test]
+    fn only_whole_pairs_are_read_leniently() {
+        let pairs = MetadataFilter::readable_pairs("a=b&c&=d&e=&f=%20&g%2Fh=i%2Bj&a=k");
+        let pairs: Vec<_> = pairs
+            .iter()
+            .map(|(k, v)| (k.as_str(), v.as_str()))
+            .collect();
+        assert_eq!(pairs, [("a", "k"), ("g/h", "i+j")]);
     }
 }

@@ -29,6 +29,7 @@ pub mod identity;
 pub mod image;
 pub mod labels;
 pub mod lifecycle;
+pub mod network_policy;
 pub mod quota;
 pub mod resources;
 pub mod time;

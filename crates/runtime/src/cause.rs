@@ -253,6 +253,8 @@ static TABLE: [Row; 29] = [
             "unknown or invalid runtime name",
             "failed to start shim",
             "invalid runtime name",
+            // gVisor of 2022 on a kernel of 2025.
+            "cannot run with network enabled in root network namespace",
         ],
     ),
     row(
@@ -404,18 +406,26 @@ impl Cause {
                 Some(Self::of_message(reason).unwrap_or(Self::EngineDown))
             }
             RuntimeError::ImagePull { fault, .. } => Self::of_pull(*fault),
+            RuntimeError::ExecdSilent { .. } => Some(Self::ExecdSilent),
             RuntimeError::Refused { reason, .. }
             | RuntimeError::Start { reason, .. }
             | RuntimeError::Remove { reason, .. }
             | RuntimeError::Pause { reason, .. }
             | RuntimeError::Resume { reason, .. }
+            | RuntimeError::Capture { reason, .. }
+            | RuntimeError::Build { reason, .. }
             | RuntimeError::Other { reason, .. } => Self::of_message(reason),
-            RuntimeError::NotRunning(_)
+            // Its text says what to do.
+            RuntimeError::Volume { .. }
+            | RuntimeError::NotRunning(_)
             | RuntimeError::NotPaused(_)
             | RuntimeError::Unsupported { .. }
             | RuntimeError::NoSnapshot(_)
-            | RuntimeError::NoPool(_)
-            | RuntimeError::PoolEmpty(_)
+            | RuntimeError::NoTemplate(_)
+            | RuntimeError::TemplateInUse { .. }
+            | RuntimeError::Uncapturable { .. }
+            | RuntimeError::CaptureTimedOut { .. }
+            | RuntimeError::SnapshotInUse { .. }
             | RuntimeError::NotFound(_) => None,
         }
     }

@@ -27,4 +27,7 @@ pub struct RequestEnvironment {
     pub variables: BTreeMap<String, Option<SecretString>>,
     /// Lifecycle hooks, as execd reads them.
     pub hooks: Option<SecretString>,
+    /// The network policy as JSON, as the sandbox was created with it; `None` without one, and if the
+    /// container that had it is gone. It has no secrets.
+    pub network_policy: Option<String>,
 }

@@ -105,6 +105,8 @@ pub struct Inspection {
     pub memory_bytes: Option<i64>,
     /// Most processes and threads.
     pub pids: Option<i64>,
+    /// The OCI runtime that runs it, by the name that the runtime knows it by.
+    pub oci_runtime: Option<String>,
     /// Name and IP address of each network.
     pub networks: Vec<(String, String)>,
     /// Ports inside, and where they are published.

@@ -2,7 +2,7 @@
 
 use osb_protocol::{Feature, SandboxId};
 
-use crate::PullFault;
+use crate::{PullFault, SecureKind, VolumeFailure};
 
 /// A boxed source.
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -67,6 +67,14 @@ pub enum RuntimeError {
         /// Message of the engine.
         reason: String,
     },
+    /// execd of a sandbox does not answer, or not yet.
+    #[error("execd of sandbox {id} does not answer: {reason}")]
+    ExecdSilent {
+        /// The sandbox.
+        id: SandboxId,
+        /// Description of the failure.
+        reason: String,
+    },
     /// The container cannot be removed.
     #[error("sandbox {id} cannot be removed: {reason}")]
     Remove {
@@ -97,6 +105,18 @@ pub enum RuntimeError {
         /// Message of the engine, or the container that is missing.
         reason: String,
     },
+    /// A volume of the create cannot be provided.
+    #[error("volumes.{index}.{member}: {reason}")]
+    Volume {
+        /// Which volume of the request.
+        index: usize,
+        /// Which member of it, with dots.
+        member: &'static str,
+        /// Kind of failure.
+        failure: VolumeFailure,
+        /// Description, which names no credentials.
+        reason: String,
+    },
     /// The back end does not have the feature.
     #[error("{feature} are not available on the {runtime} runtime")]
     Unsupported {
@@ -105,15 +125,65 @@ pub enum RuntimeError {
         /// Name of the back end.
         runtime: &'static str,
     },
-    /// The snapshot does not exist.
-    #[error("snapshot {0} not found")]
+    /// The snapshot is not stored.
+    #[error("snapshotId: the image of snapshot {0} is not on the host any more")]
     NoSnapshot(String),
-    /// The pool does not exist.
-    #[error("pool {0} not found")]
-    NoPool(String),
-    /// No sandbox is ready in the pool.
-    #[error("pool {0} has no sandbox ready")]
-    PoolEmpty(String),
+    /// The snapshot cannot be taken.
+    #[error("snapshot {snapshot} cannot be taken: {reason}")]
+    Capture {
+        /// The snapshot.
+        snapshot: String,
+        /// Message of the engine, or the state of the sandbox.
+        reason: String,
+    },
+    /// The sandbox runs in a way that hides its file system from the back end.
+    #[error(
+        "sandbox {id} runs under {secure}, which keeps what the sandbox writes to itself: it has no \
+         snapshots"
+    )]
+    Uncapturable {
+        /// The sandbox.
+        id: SandboxId,
+        /// What it runs under.
+        secure: SecureKind,
+    },
+    /// The snapshot was not taken within the engine's time limit.
+    #[error(
+        "snapshot {snapshot} cannot be taken: the engine did not finish within {seconds} seconds"
+    )]
+    CaptureTimedOut {
+        /// The snapshot.
+        snapshot: String,
+        /// The limit.
+        seconds: u64,
+    },
+    /// The snapshot cannot be removed, because sandboxes use it.
+    #[error("snapshot {snapshot} is in use: {reason}")]
+    SnapshotInUse {
+        /// The snapshot.
+        snapshot: String,
+        /// Message of the engine.
+        reason: String,
+    },
+    /// The image of a template is not there.
+    #[error("templateId: the image of template {0} is not on the host any more")]
+    NoTemplate(String),
+    /// The image of a template cannot be built.
+    #[error("template {template} cannot be built: {reason}")]
+    Build {
+        /// The template.
+        template: String,
+        /// Message of the engine.
+        reason: String,
+    },
+    /// The image of a template cannot be removed, because sandboxes use it.
+    #[error("template {template} is in use: {reason}")]
+    TemplateInUse {
+        /// The template.
+        template: String,
+        /// Message of the engine.
+        reason: String,
+    },
     /// The sandbox does not exist.
     #[error("sandbox {0} does not exist")]
     NotFound(SandboxId),
@@ -134,12 +204,17 @@ impl RuntimeError {
     #[must_use]
     pub fn retryable(&self) -> bool {
         match self {
+            Self::Volume { failure, .. } => failure.retryable(),
             Self::Unavailable { .. }
             | Self::NoPort { .. }
+            | Self::ExecdSilent { .. }
             | Self::Remove { .. }
             | Self::Pause { .. }
             | Self::Resume { .. }
-            | Self::PoolEmpty(_)
+            | Self::Capture { .. }
+            | Self::CaptureTimedOut { .. }
+            | Self::SnapshotInUse { .. }
+            | Self::TemplateInUse { .. }
             | Self::Other { .. } => true,
             Self::ImagePull { .. }
             | Self::Refused { .. }
@@ -148,7 +223,9 @@ impl RuntimeError {
             | Self::Start { .. }
             | Self::Unsupported { .. }
             | Self::NoSnapshot(_)
-            | Self::NoPool(_)
+            | Self::NoTemplate(_)
+            | Self::Build { .. }
+            | Self::Uncapturable { .. }
             | Self::NotRunning(_)
             | Self::NotPaused(_)
             | Self::NotFound(_) => false,

@@ -23,13 +23,16 @@ mod log_lines;
 mod observed;
 mod origin;
 mod power;
+mod prepared;
 mod pull_fault;
 mod reach;
 mod role;
+mod secure;
 pub mod sim;
 mod spec;
 mod usage;
 mod vocabulary;
+mod volume;
 
 pub use capacity::{Capacity, DiskSpace, HostCapacity};
 pub use cause::Cause;
@@ -42,14 +45,20 @@ pub use event::RuntimeEvent;
 pub use images::{Images, LocalImage};
 pub use log_lines::{LogFollow, LogLine, LogLines, LogStream};
 pub use observed::{Address, Foreign, Observed, Phase, Ports, Status};
-pub use origin::{Expiry, Origin, Source};
-pub use power::{Pausing, PoolSpec, PoolStatus, Pools, Snapshots};
+pub use origin::{Expiry, Origin, Source, new_id, new_token};
+pub use power::{
+    BuildLog, Claim, Context, Pausing, Pools, Recipe, Snapshots, StoredSnapshot, StoredTemplate,
+    Templates, WaitingSandbox,
+};
+pub use prepared::{Prepared, WarmSidecars};
 pub use pull_fault::PullFault;
 pub use reach::{NoRoute, Reach, Viewpoint};
 pub use role::Role;
-pub use spec::{Amendment, CreateSpec, KeptBy, Progress, SERVER_VARIABLES, Stage};
+pub use secure::{SecureKind, SecureRuntime};
+pub use spec::{Amendment, CreateSpec, KeptBy, NetworkPolicy, Progress, SERVER_VARIABLES, Stage};
 pub use usage::{Metering, Usage};
 pub use vocabulary::{Codes, Fault, Reasons, Vocabulary};
+pub use volume::VolumeFailure;
 
 use async_trait::async_trait;
 use osb_protocol::{Feature, FeatureSet, SandboxId};
@@ -58,6 +67,8 @@ use tokio::sync::mpsc;
 
 /// Port that execd listens on inside every sandbox.
 pub const EXECD_PORT: u16 = 44772;
+/// Port of the egress sidecar's API (contract: egress §1).
+pub const EGRESS_PORT: u16 = 18080;
 /// Port whose traffic is published directly (contract: lifecycle §6.1).
 pub const HTTP_PORT: u16 = 8080;
 
@@ -72,6 +83,17 @@ pub trait Runtime: Send + Sync + 'static {
         &Vocabulary::CONTAINERS
     }
 
+    /// What keeps its sandboxes further from the host's kernel than plain containers, if anything does.
+    fn secure_runtime(&self) -> Option<SecureRuntime> {
+        None
+    }
+
+    /// Identifies the operator's settings that every sandbox gets when it is created: equal for equal
+    /// ones. A sandbox that was started with others goes to no client.
+    fn settings_digest(&self) -> String {
+        format!("{:?}", self.secure_runtime())
+    }
+
     /// Features that a create request may use, beyond the powers below.
     fn create_features(&self) -> FeatureSet {
         FeatureSet::EMPTY
@@ -83,6 +105,7 @@ pub trait Runtime: Send + Sync + 'static {
             (Feature::Pause, self.pausing().is_some()),
             (Feature::Snapshots, self.snapshots().is_some()),
             (Feature::Pools, self.pools().is_some()),
+            (Feature::Templates, self.templates().is_some()),
             (Feature::Diagnostics, self.diagnostics().is_some()),
         ];
         let powers = powers.into_iter().filter(|(_, has)| *has);
@@ -104,6 +127,11 @@ pub trait Runtime: Send + Sync + 'static {
 
     /// Pools, where supported.
     fn pools(&self) -> Option<&dyn Pools> {
+        None
+    }
+
+    /// Templates, where supported.
+    fn templates(&self) -> Option<&dyn Templates> {
         None
     }
 
@@ -130,6 +158,18 @@ pub trait Runtime: Send + Sync + 'static {
     /// The images on its host, where it has one.
     fn images(&self) -> Option<&dyn Images> {
         None
+    }
+
+    /// Counts of its warm sidecars, where it can keep some.
+    fn warm_sidecars(&self) -> Option<WarmSidecars> {
+        None
+    }
+
+    /// Lets a create use what was made in advance for one like it: the spec then has another id and
+    /// another token of its sidecar. The caller has not shown the former ones to anything else, and
+    /// calls [`Prepared::commit`] before it shows the new ones.
+    fn prepare(&self, spec: &mut CreateSpec) {
+        let _ = spec;
     }
 
     /// Resolves how a port of a sandbox at this address is reached.

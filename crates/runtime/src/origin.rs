@@ -2,8 +2,26 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use osb_protocol::{SandboxId, WireTime, lifecycle::Platform};
+use osb_protocol::{
+    SandboxId, WireTime,
+    lifecycle::{Platform, Volume},
+};
+use rand::RngExt;
 use secrecy::SecretString;
+
+/// Returns an id that no other sandbox has.
+#[must_use]
+pub fn new_id() -> SandboxId {
+    SandboxId::new(uuid::Uuid::new_v4().to_string())
+}
+
+/// Returns a token of 256 random bits, as text that fits into a header.
+#[must_use]
+pub fn new_token() -> SecretString {
+    let bytes: [u8; 32] = rand::rng().random();
+    let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
+    SecretString::from(digits.collect::<String>())
+}
 
 /// Everything that is fixed at creation. A runtime stores it with the sandbox and reports it back
 /// unchanged; later changes (renewals, metadata) are stored separately.
@@ -35,12 +53,18 @@ pub struct Origin {
     /// Token that the server's proxy requires for every port; `None` when it requires none. Ports of
     /// such a sandbox are not published.
     pub secure_access: Option<SecretString>,
+    /// Token of the sidecar that enforces the network policy; `None` without a policy.
+    pub egress_token: Option<SecretString>,
     /// Whether lifecycle hooks were given.
     pub hooks: bool,
+    /// Volumes of the request, without credentials.
+    pub volumes: Vec<Volume>,
     /// Name of the tenant that it belongs to; `None` for one of the operators of the server.
     pub tenant: Option<Arc<str>>,
     /// Who created it, in the server's own notation; `None` where that does not matter.
     pub owner: Option<Arc<str>>,
+    /// Name of the pool that it was started for, whether it waits there or was claimed.
+    pub pool: Option<Arc<str>>,
 }
 
 /// When a sandbox is to be removed, as far as its back end knows.
@@ -71,9 +95,12 @@ impl Origin {
             renew_extend_seconds: None,
             token: None,
             secure_access: None,
+            egress_token: None,
             hooks: false,
+            volumes: Vec::new(),
             tenant: None,
             owner: None,
+            pool: None,
         }
     }
 }
@@ -86,8 +113,12 @@ pub enum Source {
     /// A snapshot of an earlier sandbox, by its id (contract: lifecycle §9.5). How it is stored is up
     /// to the runtime.
     Snapshot(String),
-    /// A warm sandbox of a pool, by the pool's name (contract: lifecycle §10).
+    /// A waiting sandbox of a pool, by the pool's name (contract: lifecycle §10). The domain replaces it by
+    /// the source of the one that it takes.
     Pool(String),
+    /// An image that was made ready for sandboxes, by its template's id (contract: lifecycle §A3). How it
+    /// is stored is up to the runtime.
+    Template(String),
 }
 
 impl Source {
@@ -96,7 +127,18 @@ impl Source {
     pub fn image(&self) -> Option<&str> {
         match self {
             Self::Image(image) => Some(image),
-            Self::Snapshot(_) | Self::Pool(_) => None,
+            Self::Snapshot(_) | Self::Pool(_) | Self::Template(_) => None,
+        }
+    }
+
+    /// The source whose text this is. References of images have no blanks.
+    #[must_use]
+    pub fn of_text(text: &str) -> Self {
+        match text.split_once(' ') {
+            Some(("snapshot", id)) => Self::Snapshot(id.to_owned()),
+            Some(("pool", name)) => Self::Pool(name.to_owned()),
+            Some(("template", id)) => Self::Template(id.to_owned()),
+            _ => Self::Image(text.to_owned()),
         }
     }
 
@@ -105,7 +147,22 @@ impl Source {
     pub fn snapshot_id(&self) -> Option<&str> {
         match self {
             Self::Snapshot(id) => Some(id),
-            Self::Image(_) | Self::Pool(_) => None,
+            Self::Image(_) | Self::Pool(_) | Self::Template(_) => None,
+        }
+    }
+
+    /// Whether the back end keeps it itself, so that there is nowhere else to get it from.
+    #[must_use]
+    pub fn is_kept_here(&self) -> bool {
+        matches!(self, Self::Snapshot(_) | Self::Template(_))
+    }
+
+    /// Identifier of a template.
+    #[must_use]
+    pub fn template_id(&self) -> Option<&str> {
+        match self {
+            Self::Template(id) => Some(id),
+            Self::Image(_) | Self::Pool(_) | Self::Snapshot(_) => None,
         }
     }
 }
@@ -117,6 +174,7 @@ impl std::fmt::Display for Source {
             Self::Image(image) => f.write_str(image),
             Self::Snapshot(id) => write!(f, "snapshot {id}"),
             Self::Pool(name) => write!(f, "pool {name}"),
+            Self::Template(id) => write!(f, "template {id}"),
         }
     }
 }
@@ -140,5 +198,11 @@ mod tests {
         let pool = Source::Pool("p".into());
         assert_eq!((pool.image(), pool.snapshot_id()), (None, None));
         assert_eq!(pool.to_string(), "pool p");
+        let template = Source::Template("t".into());
+        assert_eq!((template.image(), template.snapshot_id()), (None, None));
+        assert_eq!(template.template_id(), Some("t"));
+        for source in [image, snapshot, pool, template] {
+            assert_eq!(Source::of_text(&source.to_string()), source);
+        }
     }
 }

@@ -1,10 +1,14 @@
 //! Create requests, as the domain passes them to a back end.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use osb_protocol::{SandboxId, WireTime, lifecycle::ImageAuth, resources::ResourceLimits};
+use osb_protocol::{
+    SandboxId, WireTime,
+    lifecycle::{ImageAuth, Volume},
+    resources::ResourceLimits,
+};
 
-use crate::Origin;
+use crate::{Origin, Prepared};
 
 /// Variables that the server sets in every sandbox. A request's own values have no effect: another
 /// token would lock the server out.
@@ -27,6 +31,23 @@ pub struct CreateSpec {
     /// Whether execd may isolate sessions, which weakens the isolation of the sandbox itself
     /// (contract: execd A9.1). It only affects the container's settings and is not reported back.
     pub isolation: bool,
+    /// Whether execd waits for a claim before it starts an entry point ([`Pools`](crate::Pools)).
+    pub waits: bool,
+    /// Network policy. Its token is in the origin.
+    pub network_policy: Option<NetworkPolicy>,
+    /// What the back end has made of this sandbox in advance.
+    pub prepared: Option<Arc<dyn Prepared>>,
+    /// Volumes of the request, with credentials. The origin has them without.
+    pub volumes: Vec<Volume>,
+}
+
+/// Network policy of a sandbox, which its egress sidecar enforces (contract: lifecycle §4.2).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NetworkPolicy {
+    /// The policy as JSON, as the sidecar reads it.
+    pub rules: String,
+    /// Variables of the request for the sidecar (contract: lifecycle §A9).
+    pub variables: BTreeMap<String, String>,
 }
 
 impl CreateSpec {
@@ -40,6 +61,10 @@ impl CreateSpec {
             limits: ResourceLimits::default(),
             lifecycle: None,
             isolation: false,
+            waits: false,
+            network_policy: None,
+            prepared: None,
+            volumes: Vec::new(),
         }
     }
 

@@ -1,9 +1,9 @@
 //! What the server must not forget: SQL store and migrations.
 //!
 //! Container labels hold what was known at create; this store holds what changed since (renewals,
-//! metadata, delete intents), the history of ended sandboxes, the audit trail, users, API keys,
-//! console sessions, webhooks with their deliveries and the id of this installation. Everything in
-//! memory is derived from both.
+//! metadata, delete intents), the history of ended sandboxes, snapshots, pools, templates, the audit
+//! trail, users, API keys, console sessions, webhooks with their deliveries and the id of this
+//! installation. Everything in memory is derived from both.
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
@@ -12,10 +12,14 @@ mod audit;
 mod ended_spec;
 mod inspection;
 mod model;
+mod pool;
 mod postgres;
 mod retention;
+mod snapshot;
+mod snapshot_migration;
 mod sqlite;
 mod tables;
+mod template;
 #[cfg(test)]
 mod tests;
 mod tool_error;
@@ -29,7 +33,12 @@ pub use model::{
     Changes, CreateKey, EndedSpec, ForeignImport, HistoryEntry, ImportedFiles, MetricStretch,
     Outcome, ReportedCommand, SessionRow, StageTime, UnansweredCreate,
 };
+pub use pool::{MemberState, PoolChange, PoolMemberRow, PoolRow, PoolStore};
 pub use postgres::InvalidDsn;
+pub use snapshot::{
+    SnapshotChange, SnapshotQuery, SnapshotRow, SnapshotStore, SnapshotTotal, StoredFor,
+};
+pub use template::{TemplateChange, TemplateQuery, TemplateRow, TemplateStore, TemplateTotal};
 pub use webhook::{
     AnnouncedRow, Announcement, Announcements, AttemptResult, Deliveries, DeliveryBacklog,
     DeliveryRow, DeliveryStatus, NewDelivery, WebhookRow, WebhookSecret, Webhooks,
@@ -221,6 +230,9 @@ pub trait Store:
     + ConsoleSessions
     + Accounts
     + AuditStore
+    + SnapshotStore
+    + PoolStore
+    + TemplateStore
     + Webhooks
     + Announcements
     + Deliveries
@@ -387,6 +399,13 @@ pub trait CreateRequests: Send + Sync + 'static {
 
     /// Gives a key back whose sandbox did not come to be; one of another sandbox stays.
     async fn free_key(&self, key: &[u8; 32], id: &SandboxId) -> Result<(), StoreError>;
+
+    /// An idempotency key, unless it was used before `expired`.
+    async fn create_key(
+        &self,
+        key: &[u8; 32],
+        expired: WireTime,
+    ) -> Result<Option<CreateKey>, StoreError>;
 
     /// Deletes keys that were claimed before `before`, 100,000 at most; returns their number.
     async fn prune_keys(&self, before: WireTime) -> Result<u64, StoreError>;

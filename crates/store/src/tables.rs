@@ -3,9 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use osb_protocol::identity::Role;
+use osb_protocol::{
+    identity::Role,
+    lifecycle::{SnapshotState, TemplatePhase, TemplateSpec},
+};
 
-use crate::{DeliveryStatus, Outcome};
+use crate::{DeliveryStatus, MemberState, Outcome};
 
 /// What a column must hold.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +66,7 @@ const fn optional(name: &'static str, value: Value) -> Column {
 }
 
 /// The tables that every database has.
-pub(crate) const TABLES: [Table; 18] = [
+pub(crate) const TABLES: [Table; 22] = [
     Table {
         name: "instance",
         row: "'the instance'",
@@ -173,6 +176,74 @@ pub(crate) const TABLES: [Table; 18] = [
             column("object_id", Value::Text),
             optional("tenant", Value::Text),
             column("details", Value::Readable(crate::audit::is_readable)),
+        ],
+    },
+    Table {
+        name: "sandbox_snapshots",
+        row: "id",
+        columns: &[
+            column("id", Value::Text),
+            column("sandbox_id", Value::Text),
+            optional("name", Value::Text),
+            optional("tenant", Value::Text),
+            optional("owner", Value::Text),
+            column("state", Value::Readable(is_snapshot_state)),
+            column("reason", Value::Text),
+            column("message", Value::Text),
+            optional("image", Value::Text),
+            optional("size_bytes", Value::Number),
+            optional("parent_id", Value::Text),
+            column("created_at", Value::Moment),
+            column("changed_at", Value::Moment),
+        ],
+    },
+    Table {
+        name: "sandbox_pools",
+        row: "tenant || '/' || name",
+        columns: &[
+            column("tenant", Value::Text),
+            column("name", Value::Text),
+            column("template", Value::Readable(is_object)),
+            column("revision", Value::Text),
+            column("buffer_max", Value::Number),
+            column("buffer_min", Value::Number),
+            column("pool_max", Value::Number),
+            column("pool_min", Value::Number),
+            column("created_at", Value::Moment),
+            column("changed_at", Value::Moment),
+        ],
+    },
+    Table {
+        name: "sandbox_pool_members",
+        row: "id",
+        columns: &[
+            column("id", Value::Text),
+            column("tenant", Value::Text),
+            column("pool", Value::Text),
+            column("revision", Value::Text),
+            column("settings", Value::Text),
+            column("state", Value::Readable(is_member_state)),
+            optional("claim", Value::Readable(is_object)),
+            column("created_at", Value::Moment),
+            column("changed_at", Value::Moment),
+        ],
+    },
+    Table {
+        name: "sandbox_templates",
+        row: "id",
+        columns: &[
+            column("id", Value::Text),
+            optional("tenant", Value::Text),
+            optional("owner", Value::Text),
+            column("spec", Value::Readable(is_template_spec)),
+            column("metadata", Value::Readable(is_labels)),
+            column("phase", Value::Readable(is_template_phase)),
+            optional("image", Value::Text),
+            optional("message", Value::Text),
+            optional("log", Value::Text),
+            optional("size_bytes", Value::Number),
+            column("created_at", Value::Moment),
+            column("changed_at", Value::Moment),
         ],
     },
     Table {
@@ -294,6 +365,30 @@ fn are_names(text: &str) -> bool {
 
 fn is_delivery_status(name: &str) -> bool {
     DeliveryStatus::of(name).is_some()
+}
+
+fn is_snapshot_state(name: &str) -> bool {
+    SnapshotState::of(name).is_some()
+}
+
+fn is_member_state(name: &str) -> bool {
+    MemberState::of(name).is_some()
+}
+
+fn is_object(text: &str) -> bool {
+    serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text).is_ok()
+}
+
+fn is_template_phase(name: &str) -> bool {
+    TemplatePhase::of(name).is_some()
+}
+
+fn is_template_spec(text: &str) -> bool {
+    serde_json::from_str::<TemplateSpec>(text).is_ok()
+}
+
+fn is_labels(text: &str) -> bool {
+    serde_json::from_str::<BTreeMap<String, String>>(text).is_ok()
 }
 
 fn is_outcome(name: &str) -> bool {

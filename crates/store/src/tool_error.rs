@@ -19,6 +19,9 @@ pub enum ToolError {
     /// There is no store.
     #[error("{0}: there is no store")]
     NoStore(PathBuf),
+    /// There is no file of another server.
+    #[error("{0}: there is no such file")]
+    NoFile(PathBuf),
     /// A store that is to be replaced is in use.
     #[error("{0}: a server uses this store; stop it, restore, and start it again")]
     InUse(PathBuf),

@@ -95,12 +95,34 @@ impl TestServer {
         sandboxes: impl IntoIterator<Item = Observed>,
         folder: &Path,
     ) -> anyhow::Result<Self> {
-        let mut config = config("", "[tenants]")?;
+        Self::with_tenants_over(Arc::new(SimRuntime::with(sandboxes)), folder).await
+    }
+
+    /// The same over a runtime.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn with_tenants_over(
+        runtime: Arc<dyn Runtime>,
+        folder: &Path,
+    ) -> anyhow::Result<Self> {
+        Self::with_tenants_and(runtime, folder, "").await
+    }
+
+    /// The same with further lines of configuration.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn with_tenants_and(
+        runtime: Arc<dyn Runtime>,
+        folder: &Path,
+        more: &str,
+    ) -> anyhow::Result<Self> {
+        let mut config = config("", &format!("{more}\n[tenants]"))?;
         let tenants = config.tenants.as_mut().context("no [tenants]")?;
         tenants.file = folder.join("tenants.toml");
-        let sim = Arc::new(SimRuntime::with(sandboxes));
         let store = osb_store::open(&store_in(folder).await?).await?;
-        let server = Self::put_together(sim, store, &config).await?;
+        let server = Self::put_together(runtime, store, &config).await?;
         server.wait_until_up().await?;
         Ok(server)
     }

@@ -284,6 +284,29 @@ async fn store_lines(folder: &Path) -> String {
 }
 
 #[tokio::test]
+async fn a_command_asks_the_running_server_how_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let sim = Arc::new(osb_runtime::sim::SimRuntime::new());
+    let server = TestServer::over(sim, folder.path(), "").await.unwrap();
+    let port = server.address.port();
+    let toml = format!("[server]\nhost = '0.0.0.0'\nport = {port}\n[runtime]\ntype = 'sim'\n");
+    let file = folder.path().join("config.toml");
+    std::fs::write(&file, toml).unwrap();
+    let loaded = config::load(Some(&file), &|_| None).unwrap();
+    maintenance::health(&loaded.config, false).await.unwrap();
+    wait_until(
+        "a ready server",
+        || maintenance::health(&loaded.config, true),
+        Result::is_ok,
+    )
+    .await
+    .unwrap();
+    server.stop().await;
+    let ended = maintenance::health(&loaded.config, false).await;
+    assert!(ended.is_err());
+}
+
+#[tokio::test]
 async fn a_support_bundle_has_what_helps_and_no_secret() {
     let folder = tempfile::tempdir().unwrap();
     let sim = Arc::new(osb_runtime::sim::SimRuntime::new());

@@ -432,7 +432,8 @@ async fn a_sandbox_that_does_not_run_is_refused_at_once() {
         start_gate: Some(Arc::clone(&gate)),
         ..Faults::default()
     });
-    let id = server.service.accept(TestServer::good_create()).unwrap();
+    let id = server.service.accept(TestServer::good_create());
+    let id = id.await.unwrap();
     // The create holds the sandbox, and nothing waits for it.
     refused(&post(&server, &id, "pause").await, 409, NOT_RUNNING);
     refused(&post(&server, &id, "resume").await, 409, NOT_PAUSED);

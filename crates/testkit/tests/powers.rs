@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use osb_protocol::{Feature, FeatureSet, SandboxId};
 use osb_runtime::{
-    Codes, PoolSpec, Reasons, Role, Runtime, Source, Vocabulary,
+    Codes, Reasons, Role, Runtime, Vocabulary,
     sim::{Options, SimRuntime},
 };
 use osb_testkit::{TestServer, wait_until};
@@ -46,8 +46,10 @@ fn everything() -> Options {
         powers: true,
         create_features: FeatureSet::EMPTY.with(Feature::LifecycleHooks),
         sidecar: true,
+        warm: false,
         keeps_changes: true,
         vocabulary: &WORDS,
+        secure: None,
     }
 }
 
@@ -83,10 +85,21 @@ async fn a_snapshot_is_a_source_where_the_runtime_has_snapshots() {
     );
 
     let original = created(&server, &TestServer::good_create()).await;
-    sim.snapshots().unwrap().take(&original, "s").await.unwrap();
+    let path = format!("/v1/sandboxes/{original}/snapshots");
+    let (status, taken) = answer(server.request(Method::POST, &path)).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{taken}");
+    let id = taken["id"].as_str().unwrap();
+    let state = async || {
+        let path = format!("/v1/snapshots/{id}");
+        let (_, shown) = answer(server.request(Method::GET, &path)).await;
+        shown["status"]["state"].clone()
+    };
+    wait_until("the snapshot", state, |seen| seen == "Ready").await;
+    assert_eq!(sim.stored_snapshots(), [id]);
+    let restore = json!({"snapshotId": id, "resourceLimits": {}});
     let copy = created(&server, &restore).await;
     let (_, shown) = get(&server, &copy).await;
-    assert_eq!(shown["snapshotId"], "s");
+    assert_eq!(shown["snapshotId"], id);
     assert_eq!(shown.get("image"), None, "{shown}");
     assert_eq!(shown["entrypoint"], json!(["tail", "-f", "/dev/null"]));
     server.stop().await;
@@ -98,13 +111,15 @@ async fn a_pool_gives_sandboxes_where_the_runtime_has_pools() {
     let claim = json!({"extensions": {"poolRef": "p"}, "timeout": 600});
     let (status, _) = create(&server, &claim).await;
     assert_eq!(status, StatusCode::NOT_FOUND, "no such pool");
-    let pool = PoolSpec {
-        name: "p".into(),
-        source: Source::Image("debian:12".into()),
-        warm: 1,
-    };
-    sim.pools().unwrap().apply(pool).await.unwrap();
-    created(&server, &claim).await;
+    let pool = json!({
+        "name": "p",
+        "template": {"spec": {"containers": [{"image": "debian:12"}]}},
+        "capacitySpec": {"bufferMax": 1, "bufferMin": 1, "poolMax": 1, "poolMin": 0},
+    });
+    let (status, _) = answer(server.request(Method::POST, "/v1/pools").json(&pool)).await;
+    assert_eq!(status, StatusCode::CREATED);
+    let id = created(&server, &claim).await;
+    assert!(sim.claim_of(&id).is_some());
     let (status, body) = create(&server, &claim).await;
     assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "{body}");
     assert_eq!(body["code"], "KUBERNETES::POOL_CAPACITY_EXHAUSTED");
@@ -164,23 +179,26 @@ async fn missing_powers_are_refused_with_their_field() {
 
 #[tokio::test]
 async fn routes_and_the_document_report_missing_powers() {
-    for (options, routes, note) in [
+    for (options, status, note) in [
         (
             Options::default(),
-            "snapshots are not available on the sim runtime",
+            StatusCode::NOT_IMPLEMENTED,
             "Not available on the sim runtime: pause and resume, snapshots",
         ),
         (
             everything(),
-            "snapshots are not in this release of the server",
-            "Not available on the sim runtime: templates",
+            StatusCode::OK,
+            "Not available on the sim runtime: network policies",
         ),
     ] {
         let (server, _) = TestServer::sim_with(options).await.unwrap();
-        let (status, body) = answer(server.request(Method::GET, "/v1/snapshots")).await;
-        assert_eq!(status, StatusCode::NOT_IMPLEMENTED);
-        assert_eq!(body["code"], "SNAPSHOT::NOT_IMPLEMENTED");
-        assert_eq!(body["message"], routes);
+        let (seen, body) = answer(server.request(Method::GET, "/v1/pools")).await;
+        assert_eq!(seen, status, "{body}");
+        if seen == StatusCode::NOT_IMPLEMENTED {
+            assert_eq!(body["code"], "KUBERNETES::POOL_NOT_SUPPORTED");
+            let message = "pools are not available on the sim runtime";
+            assert_eq!(body["message"], message);
+        }
         let (_, document) = answer(server.bare(Method::GET, "/openapi.json")).await;
         let description = document["info"]["description"].as_str().unwrap();
         assert!(description.contains(note), "{description}");
@@ -279,4 +297,5 @@ async fn an_expiry_removes_the_whole_group() {
 fn a_plain_runtime_has_no_power() {
     let plain = SimRuntime::new();
     assert!(plain.pausing().is_none() && plain.snapshots().is_none() && plain.pools().is_none());
+    assert!(plain.templates().is_none());
 }

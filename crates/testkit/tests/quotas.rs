@@ -129,18 +129,18 @@ async fn a_deleted_sandbox_makes_room_and_a_restart_forgets_no_owner() {
 async fn a_user_has_a_quota_apart_from_the_tenant() {
     let more = "[quotas]\nsandboxes = 2\n[quotas.user]\nsandboxes = 1";
     let server = TestServer::around([], more).await.unwrap();
-    let create = |user: &str| {
+    let create = async |user: &str| {
         let service = server.service.within(&Scope::of(Some("a")));
         let service = service.owned_by(Some(Owner::user(user, user)));
-        service.accept(TestServer::good_create())
+        service.accept(TestServer::good_create()).await
     };
-    create("zoe").unwrap();
-    let refused = |user: &str| create(user).unwrap_err().to_string();
+    create("zoe").await.unwrap();
+    let refused = async |user: &str| create(user).await.unwrap_err().to_string();
     let message = "the user zoe has a quota of 1 for sandboxes: 1 in use, 1 asked for";
-    assert_eq!(refused("zoe"), message);
-    create("adam").unwrap();
+    assert_eq!(refused("zoe").await, message);
+    create("adam").await.unwrap();
     let message = "the tenant a has a quota of 2 for sandboxes: 2 in use, 1 asked for";
-    assert_eq!(refused("eve"), message);
+    assert_eq!(refused("eve").await, message);
     server.stop().await;
 }
 
@@ -226,5 +226,76 @@ async fn disk_that_is_used_up_stops_new_creates_only() {
         202,
         "its disk is free again"
     );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn snapshots_count_for_disk() {
+    let options = Options {
+        powers: true,
+        ..Options::default()
+    };
+    let sim = Arc::new(SimRuntime::with_options(options));
+    let folder = tempfile::tempdir().unwrap();
+    let more = "[quotas.key]\ndisk = '1500'";
+    let server = TestServer::over(sim as _, folder.path(), more).await;
+    let server = server.unwrap();
+    let secret = operator(&server, "ci").await;
+    let (status, made) = create(&server, &secret).await;
+    assert_eq!(status, 202, "{made}");
+    let path = format!("/v1/sandboxes/{}/snapshots", made["id"].as_str().unwrap());
+    let take = async |key: &str| answer(server.request_as(key, Method::POST, &path)).await;
+    let mut taken = String::new();
+    for _ in 0..2 {
+        // Each has 1,000 bytes.
+        let (status, snapshot) = take(&secret).await;
+        assert_eq!(status, 202, "{snapshot}");
+        taken = format!("/v1/snapshots/{}", snapshot["id"].as_str().unwrap());
+        let look = async || answer(server.request(Method::GET, &taken)).await.1;
+        let is_ready = |seen: &Value| seen["status"]["state"] == "Ready";
+        wait_until("the snapshot", look, is_ready).await;
+    }
+    let full = take(&secret).await;
+    let message = refused(&full);
+    assert!(
+        message.starts_with("the API key ci has a quota of") && message.contains("snapshots"),
+        "{message}"
+    );
+    assert_eq!(take(osb_testkit::API_KEY).await.0, 202, "no quota");
+    let delete = server.request_as(&secret, Method::DELETE, &taken);
+    assert_eq!(answer(delete).await.0, 204);
+    assert_eq!(take(&secret).await.0, 202, "there is room again");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn built_templates_count_for_disk() {
+    let options = Options {
+        powers: true,
+        ..Options::default()
+    };
+    let sim = Arc::new(SimRuntime::with_options(options));
+    let folder = tempfile::tempdir().unwrap();
+    let more = "[quotas.key]\ndisk = '1500'\n[templates]\nallow_builds = true";
+    let server = TestServer::over(sim as _, folder.path(), more).await;
+    let server = server.unwrap();
+    let secret = operator(&server, "ci").await;
+    let add = async || {
+        let body = json!({"build": {"dockerfile": "FROM a"}, "publish": "p"});
+        let request = server.request_as(&secret, Method::POST, "/v1/templates");
+        answer(request.json(&body)).await
+    };
+    for _ in 0..2 {
+        // Each has 1,000 bytes.
+        let (status, added) = add().await;
+        assert_eq!(status, 201, "{added}");
+        let path = format!("/v1/templates/{}", added["templateId"].as_str().unwrap());
+        let look = async || answer(server.request(Method::GET, &path)).await.1;
+        let is_made = |seen: &Value| seen["status"]["phase"] == "Succeeded";
+        wait_until("the template", look, is_made).await;
+    }
+    let full = add().await;
+    let message = refused(&full);
+    assert!(message.contains("snapshots and templates"), "{message}");
     server.stop().await;
 }

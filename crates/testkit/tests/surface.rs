@@ -64,9 +64,20 @@ async fn routes_of_later_releases_are_refused_with_a_reason() {
             "/templates/a",
             "FSB::API_NOT_SUPPORTED",
         ),
+        (vec![&get], "/templates/a/log", "FSB::API_NOT_SUPPORTED"),
         (
             vec![&get, &Method::PUT, &Method::PATCH, &delete],
             "/sandboxes/a/networkpolicy",
+            "SANDBOX::API_NOT_SUPPORTED",
+        ),
+        (
+            vec![&get],
+            "/sandboxes/a/networkpolicy/decisions",
+            "SANDBOX::API_NOT_SUPPORTED",
+        ),
+        (
+            vec![&get],
+            "/sandboxes/a/networkpolicy/proposal",
             "SANDBOX::API_NOT_SUPPORTED",
         ),
         (
@@ -152,6 +163,9 @@ async fn the_documentations_pages_have_the_encoding_that_was_asked_for() {
         ("/docs/", "<html"),
         ("/docs/swagger-ui.css", ".swagger-ui"),
         ("/docs/swagger-ui-bundle.js", "SwaggerUI"),
+        // The theme of the console, and no validator on another server.
+        ("/docs/swagger-initializer.js", "osb.theme"),
+        ("/docs/swagger-initializer.js", "\"validatorUrl\": \"none\""),
     ] {
         let request = server.bare(Method::GET, path);
         let request = request.header(header::ACCEPT_ENCODING, "identity");

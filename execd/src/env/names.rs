@@ -35,5 +35,21 @@ pub(super) const NEVER_INHERITED: &[&str] = &[ACCESS_TOKEN, HOOKS, HOOKS_FILE, R
 /// Whether a variable configures the daemon, so that the environment file and orders must not set
 /// it.
 pub(crate) fn is_configuration(name: &str) -> bool {
-    name == ENVIRONMENT_FILE || CONFIGURATION.contains(&name)
+    osb_protocol::execd::CONFIGURATION_VARIABLES.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_children_do_not_inherit_cannot_be_set_later() {
+        assert!(is_configuration(ENVIRONMENT_FILE));
+        for name in CONFIGURATION {
+            assert!(is_configuration(name), "{name}");
+        }
+        let known = CONFIGURATION.len() + 1;
+        assert_eq!(osb_protocol::execd::CONFIGURATION_VARIABLES.len(), known);
+        assert!(!is_configuration(SANDBOX) && !is_configuration("PATH"));
+    }
 }

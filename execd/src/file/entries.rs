@@ -43,7 +43,8 @@ pub(super) fn search(
 pub(super) enum Links {
     /// A root that is a link is no directory; where links lead is not said.
     Opaque,
-    /// A root that leads to a directory is one; links have their target.
+    /// A root that leads to a directory is one; links have their target, and paths that are not UTF-8
+    /// are marked.
     Resolved,
 }
 
@@ -77,6 +78,7 @@ pub(super) fn list(
         {
             still_wanted(unwanted)?;
             if let Some(mut info) = present(info::of(entry.path(), names), entry.path())? {
+                info.lossy = links == Links::Resolved && entry.path().to_str().is_none();
                 if links == Links::Resolved && info.kind == FileKind::Symlink {
                     // A link that vanished meanwhile leads nowhere.
                     let target = std::fs::read_link(entry.path()).ok();
@@ -129,7 +131,11 @@ impl Found {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::symlink};
+    use std::{
+        ffi::OsStr,
+        fs,
+        os::unix::{ffi::OsStrExt, fs::symlink},
+    };
 
     use super::*;
     use crate::identity::Accounts;
@@ -214,6 +220,30 @@ mod tests {
         let opaque = list(place.path(), 2, Links::Opaque, &names, &wanted()).unwrap();
         assert!(targets(&opaque).is_empty());
         assert!(matches!(resolved("to-z"), Err(ApiError::Invalid(_))));
+    }
+
+    #[test]
+    fn paths_that_are_not_utf8_are_marked_on_request() {
+        let place = tempfile::tempdir().unwrap();
+        fs::create_dir(place.path().join(OsStr::from_bytes(b"caf\xe9"))).unwrap();
+        fs::write(place.path().join(OsStr::from_bytes(b"caf\xe9/in")), "").unwrap();
+        // A name that has the replacement character itself.
+        fs::write(place.path().join("caf\u{fffd}!"), "").unwrap();
+        let names = Accounts::default().names();
+        let listed = |links| {
+            let found = list(place.path(), 2, links, &names, &wanted()).unwrap();
+            let marks: Vec<bool> = found.iter().map(|info| info.lossy).collect();
+            (shown(place.path(), &found), marks)
+        };
+        let paths = ["caf\u{fffd}", "caf\u{fffd}/in", "caf\u{fffd}!"];
+        let (mut found, marks) = listed(Links::Resolved);
+        let marked = found.iter().zip(&marks).filter(|(_, lossy)| **lossy);
+        let mut marked: Vec<_> = marked.map(|(path, _)| path.clone()).collect();
+        marked.sort();
+        assert_eq!(marked, paths[..2]);
+        found.sort();
+        assert_eq!(found, [paths[0], paths[2], paths[1]].map(str::to_owned));
+        assert_eq!(listed(Links::Opaque).1, [false; 3]);
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub(super) fn from(path: &Path, meta: &Metadata, names: &Names) -> FileInfo {
         group: names.group(meta.gid()),
         mode: mode_to_wire(meta.mode()),
         target: None,
+        lossy: false,
     }
 }
 

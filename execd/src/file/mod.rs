@@ -4,9 +4,11 @@
 //! between these threads and the connection in pieces, so that a file of any size takes constant
 //! memory.
 
+mod content;
 mod disposition;
 mod download;
 mod entries;
+mod find;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod glob;
@@ -21,5 +23,6 @@ mod replace;
 mod routes;
 mod target;
 mod upload;
+mod walk;
 
 pub(crate) use routes::routes;

@@ -6,12 +6,17 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use osb_protocol::execd::file::{FileInfo, Move, Permission, Replaced, Replacement};
+use osb_protocol::execd::file::{FileInfo, Found, Move, Permission, Replaced, Replacement};
 use serde_json::{Map, Value};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::timeout,
+};
 
 use super::{
     download,
     entries::{self, Links},
+    find::{self, Wanted},
     info, permission,
     query::{path_of, paths},
     relocate, replace, upload,
@@ -21,8 +26,11 @@ use crate::{
     blocking::{blocking, blocking_while_wanted},
     error::{ApiError, ApiResult, client_message},
     http::Query,
-    json, kernel_path, path,
+    json, kernel_path, limits, path,
 };
+
+/// Turns of `GET /files/find`.
+static FINDS: Semaphore = Semaphore::const_new(limits::FINDS);
 
 /// All routes, relative to the prefix.
 pub(crate) fn routes<S>() -> Router<S>
@@ -37,6 +45,7 @@ where
         .route("/files/permissions", post(set_permissions))
         .route("/files/replace", post(replace_text))
         .route("/files/search", get(search))
+        .route("/files/find", get(find_below))
         .route("/files/upload", post(upload::upload))
         .route("/files/download", get(download::download))
         .route(
@@ -131,6 +140,34 @@ async fn search(State(base): State<Base>, query: Query) -> ApiResult<Json<Vec<Fi
     Ok(Json(found.await?))
 }
 
+async fn find_below(State(base): State<Base>, query: Query) -> ApiResult<Json<Found>> {
+    let given = path_of(&query)?;
+    let wanted = Wanted::of(&query)?;
+    let turn = turn(&FINDS).await?;
+    let found = blocking_while_wanted(move |unwanted| {
+        // The search may outlive the request.
+        let _turn = turn;
+        let root = path::resolve(&given, &base.environment)?;
+        find::find(&root, &wanted, unwanted)
+    });
+    Ok(Json(found.await?))
+}
+
+/// Waits for a turn to search.
+///
+/// # Errors
+/// 503 with `Retry-After` when none becomes free within [`limits::FIND_WAIT`].
+async fn turn(finds: &Semaphore) -> ApiResult<SemaphorePermit<'_>> {
+    match timeout(limits::FIND_WAIT, finds.acquire()).await {
+        Ok(turn) => Ok(turn.expect("the semaphore is never closed")),
+        Err(_) => Err(ApiError::Busy(format!(
+            "{} searches of files were under way for {} s; retry later",
+            limits::FINDS,
+            limits::FIND_WAIT.as_secs()
+        ))),
+    }
+}
+
 async fn list(State(base): State<Base>, query: Query) -> ApiResult<Json<Vec<FileInfo>>> {
     let given = path_of(&query)?;
     let depth = match query.get("depth").filter(|depth| !depth.is_empty()) {
@@ -183,4 +220,24 @@ async fn delete_directories(State(base): State<Base>, query: Query) -> ApiResult
         Ok(())
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_search_waits_for_its_turn_but_not_for_ever() {
+        let finds = Semaphore::new(1);
+        let first = turn(&finds).await.unwrap();
+        let began = Instant::now();
+        let error = turn(&finds).await.unwrap_err();
+        assert_eq!(began.elapsed(), limits::FIND_WAIT);
+        let message = "4 searches of files were under way for 5 s; retry later";
+        assert_eq!(error, ApiError::Busy(message.to_owned()));
+        let (next, ()) = tokio::join!(turn(&finds), async { drop(first) });
+        assert!(next.is_ok());
+    }
 }

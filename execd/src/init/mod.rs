@@ -75,9 +75,10 @@ pub async fn run(
         let started = start(base, Some(argv), &hooks, signals, || ()).await?;
         return Ok(supervise_until_end(started, signals).await);
     };
-    let Some((order, hooks)) = orders.next(base, hooks, signals).await else {
+    let Some((mut order, hooks)) = orders.next(base, hooks, signals).await else {
         return Ok(Exit::Code(0));
     };
+    let argv = order.argv.take().unwrap_or(argv);
     let argv = (order.entrypoint == EntrypointPolicy::Restart).then_some(argv);
     let started = start(base, argv, &hooks, signals, || order.open()).await;
     match &started {

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     error::{ApiError, ApiResult},
     limits,
-    output::{NOT_STARTED, Outcome, Pump, Sink},
+    output::{NOT_STARTED, Outcome, OutputPipes, Pump, Sink},
     telemetry::Operation,
 };
 
@@ -105,7 +105,7 @@ async fn begin(
     isolation: &Isolation,
     session: &Session,
     code: &Code,
-) -> Result<(Guest, Vec<crate::output::Pipe>), RunError> {
+) -> Result<(Guest, OutputPipes), RunError> {
     let link = session.link().await.ok_or(RunError::Lost)?;
     let before = session.state();
     let mut order = code.order(session, before.is_some(), false);

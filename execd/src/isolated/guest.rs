@@ -25,7 +25,7 @@ use super::{
 use crate::{
     base::Base,
     limits,
-    output::{Pipe, Pipes, Subject},
+    output::{OutputPipes, Pipes, Subject},
     process::Exit,
 };
 
@@ -75,7 +75,7 @@ impl Guest {
         order: &Order,
         states: States<'_>,
         merged: bool,
-    ) -> Result<(Self, Vec<Pipe>), RunError> {
+    ) -> Result<(Self, OutputPipes), RunError> {
         debug_assert_eq!(
             (order.restore, order.report),
             (states.before.is_some(), states.after.is_some())

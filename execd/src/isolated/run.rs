@@ -20,7 +20,9 @@ use super::{
 };
 use crate::{
     history::Begun,
-    output::{End, EventReader, NOT_STARTED, Outcome, Pipe, Pump, Replay, Sink, Subject, Writer},
+    output::{
+        End, EventReader, NOT_STARTED, Outcome, OutputPipes, Pump, Replay, Sink, Subject, Writer,
+    },
     process::Exit,
     telemetry::Operation,
 };
@@ -166,7 +168,7 @@ async fn begin(
     isolation: &Isolation,
     session: &Session,
     code: &Code,
-) -> Result<(Guest, Vec<Pipe>, std::fs::File), RunError> {
+) -> Result<(Guest, OutputPipes, std::fs::File), RunError> {
     let link = session.link().await.ok_or(RunError::Lost)?;
     let before = session.state();
     let after = wire::memory()?;

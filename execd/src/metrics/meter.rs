@@ -8,8 +8,9 @@ use std::{
 
 use jiff::Timestamp;
 use osb_protocol::execd::metrics::Metrics;
+use osb_service::host;
 
-use super::{Roots, cgroup::Cgroup, host};
+use super::{Roots, cgroup::Cgroup};
 
 /// Shortest interval that yields a meaningful CPU share.
 const SHORTEST: Duration = Duration::from_millis(500);

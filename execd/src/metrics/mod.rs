@@ -2,7 +2,6 @@
 //! of the machine if there is no group.
 
 mod cgroup;
-mod host;
 mod meter;
 mod routes;
 

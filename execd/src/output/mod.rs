@@ -31,7 +31,7 @@ pub(crate) use self::{
     journal::{EventReader, Journal, OutputUsage, Unavailable},
     log::Log,
     outcome::{End, NOT_STARTED, Outcome},
-    pipe::{Pipe, Pipes},
+    pipe::{OutputPipes, Pipes},
     pump::{Pump, Sink, Subject},
     stream::response,
     writer::{Replay, Writer},

@@ -7,12 +7,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::future::join_all;
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{End, Log, Outcome, Outputs, Pipe, Source, Writer};
+use super::{End, Log, Outcome, OutputPipes, Outputs, Source, Writer};
 use crate::process::{Exit, Process};
 
 /// Destination of the output.
@@ -67,7 +66,7 @@ impl Subject for Process {
 pub(crate) struct Pump<S = Process> {
     pub(crate) process: S,
     pub(crate) sink: Sink,
-    pub(crate) pipes: Vec<Pipe>,
+    pub(crate) pipes: OutputPipes,
     pub(crate) began: Instant,
     pub(crate) timeout: Option<Duration>,
 }
@@ -78,15 +77,9 @@ impl<S: Subject> Pump<S> {
         let end = self.until_exit().await;
         // The pipes now hold everything that the process wrote. A child process that keeps a pipe
         // open may write more, which this does not wait for.
-        for pipe in &mut self.pipes {
-            let mut left = pipe.waiting();
-            while left > 0 {
-                let Some(bytes) = pipe.take_waiting(left) else {
-                    break;
-                };
-                left = left.saturating_sub(bytes.len() as u64);
-                self.sink.take(pipe.source, bytes).await;
-            }
+        let mut rest = self.pipes.waiting();
+        while let Some((source, bytes)) = self.pipes.read_rest(&mut rest) {
+            self.sink.take(source, bytes).await;
         }
         Outcome::now(end, self.began.elapsed())
     }
@@ -104,25 +97,15 @@ impl<S: Subject> Pump<S> {
         let process = self.process.clone();
         let mut exited = std::pin::pin!(process.exited());
         let mut timed_out = None;
-        let (first, rest) = self
-            .pipes
-            .split_first_mut()
-            .expect("a process has at least one pipe");
-        let mut none = Pipe::closed();
-        let second = rest.first_mut().unwrap_or(&mut none);
         loop {
-            let (source, bytes) = tokio::select! {
-                bytes = first.read() => (first.source, bytes),
-                bytes = second.read() => (second.source, bytes),
+            tokio::select! {
+                // At the end of all output, only the other branches are left.
+                Some((source, bytes)) = self.pipes.read() => self.sink.take(source, bytes).await,
                 exit = &mut exited => return End::Exited { exit, timed_out },
                 () = &mut alarm, if timed_out.is_none() => {
                     timed_out = self.timeout;
                     process.end();
-                    continue;
                 }
-            };
-            if let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) {
-                self.sink.take(source, bytes).await;
             }
         }
     }
@@ -130,8 +113,7 @@ impl<S: Subject> Pump<S> {
     /// Reads on while child processes hold the pipes open, because closed pipes would kill them. A
     /// log receives their output; a stream of events has ended.
     pub(crate) async fn linger(mut self, outputs: &Outputs, stopping: &CancellationToken) {
-        self.pipes.retain(Pipe::is_open);
-        if self.pipes.is_empty() {
+        if !self.pipes.is_open() {
             return;
         }
         let Some(_permit) = outputs.may_linger() else {
@@ -142,15 +124,16 @@ impl<S: Subject> Pump<S> {
             Sink::Log(log) => Some(log),
             Sink::Events(_) | Sink::Nowhere => None,
         };
-        let drains = self.pipes.iter_mut().map(|pipe| async move {
-            while let Some(bytes) = pipe.read().await {
+        let pipes = &mut self.pipes;
+        let drained = async {
+            while let Some((_, bytes)) = pipes.read().await {
                 if let Some(log) = log {
                     log.append(bytes).await;
                 }
             }
-        });
+        };
         tokio::select! {
-            _ = join_all(drains) => {}
+            () = drained => {}
             () = stopping.cancelled() => {}
         }
     }

@@ -20,6 +20,8 @@ pub(crate) struct Writer {
     journal: Arc<Journal>,
     stdout: Lines,
     stderr: Lines,
+    /// Source of the last output.
+    last: Source,
     /// Number of the last event.
     seq: u64,
     /// Bytes of output dropped because the journal was full.
@@ -53,6 +55,7 @@ impl Writer {
             journal,
             stdout: Lines::new(Arc::clone(&outputs.partial_lines)),
             stderr: Lines::new(Arc::clone(&outputs.partial_lines)),
+            last: Source::Stderr,
             seq: 2,
             dropped: 0,
             growth: 16,
@@ -80,6 +83,7 @@ impl Writer {
     /// Writes the events that this output completes. Waits at most for the disk, never for a
     /// client.
     pub(crate) async fn write(&mut self, source: Source, output: Bytes) {
+        self.last = source;
         if !self.journal.has_room() {
             self.dropped += output.len() as u64;
             self.lines(source).cut_off();
@@ -172,11 +176,16 @@ impl Writer {
         self.journal.extend(Bytes::from(out), self.seq);
     }
 
-    /// Writes the incomplete line of each stream, then the final events.
+    /// Writes the incomplete line of each stream, in the order in which they were last written to,
+    /// then the final events.
     pub(crate) async fn finish(mut self, outcome: &Outcome) {
         let mut out = Vec::with_capacity(192);
         let mut first = Some(self.seq + 1);
-        for source in [Source::Stdout, Source::Stderr] {
+        let other = match self.last {
+            Source::Stdout => Source::Stderr,
+            Source::Stderr => Source::Stdout,
+        };
+        for source in [other, self.last] {
             if let Some(text) = self.lines(source).flush() {
                 self.long(&mut out, &mut first, source, text, outcome.at)
                     .await;
@@ -238,11 +247,45 @@ mod tests {
             journal,
             stdout,
             stderr,
+            last: Source::Stderr,
             seq: 0,
             dropped: 0,
             growth: 16,
         };
         (writer, reader)
+    }
+
+    #[tokio::test]
+    async fn unfinished_lines_come_in_the_order_in_which_they_were_written() {
+        use Source::{Stderr, Stdout};
+        for order in [
+            vec![Stdout, Stderr],
+            vec![Stderr, Stdout],
+            vec![Stderr, Stdout, Stderr],
+        ] {
+            let (mut writer, mut reader) = small();
+            for source in &order {
+                let text = Bytes::from_static(b"unfinished");
+                writer.write(*source, text).await;
+            }
+            let outcome = Outcome::ended(Exit::Code(0), None);
+            writer.finish(&outcome).await;
+            let mut all = Vec::new();
+            while let Some(bytes) = reader.next().await {
+                all.extend_from_slice(&bytes);
+            }
+            let all = String::from_utf8(all).unwrap();
+            let place = |source: Source| {
+                let kind = format!("\"type\":\"{}\"", source.kind());
+                let places: Vec<_> = all.match_indices(&kind).collect();
+                assert_eq!(places.len(), 1, "{all}");
+                places[0].0
+            };
+            let [.., first, second] = order[..] else {
+                unreachable!("each order has two sources");
+            };
+            assert!(place(first) < place(second), "{order:?}: {all}");
+        }
     }
 
     #[tokio::test]

@@ -1,5 +1,6 @@
 //! Exit status of processes, in the wording of clients.
 
+use osb_service::signal;
 use rustix::process::WaitStatus;
 
 /// How a process ended.
@@ -54,7 +55,7 @@ impl std::fmt::Display for Exit {
         match *self {
             Self::Code(code) => write!(f, "exit status {code}"),
             Self::Signal { number, core } => {
-                match signal_name(number) {
+                match signal::name(number) {
                     Some(name) => write!(f, "signal: {name}")?,
                     None => write!(f, "signal: signal {number}")?,
                 }
@@ -62,46 +63,6 @@ impl std::fmt::Display for Exit {
             }
         }
     }
-}
-
-/// Names of signals for clients: the kernel's for the standard signals, which have the same numbers
-/// on all supported architectures. Real-time signals have only numbers.
-fn signal_name(number: i32) -> Option<&'static str> {
-    const NAMES: [&str; 31] = [
-        "hangup",
-        "interrupt",
-        "quit",
-        "illegal instruction",
-        "trace/breakpoint trap",
-        "aborted",
-        "bus error",
-        "floating point exception",
-        "killed",
-        "user defined signal 1",
-        "segmentation fault",
-        "user defined signal 2",
-        "broken pipe",
-        "alarm clock",
-        "terminated",
-        "stack fault",
-        "child exited",
-        "continued",
-        "stopped (signal)",
-        "stopped",
-        "stopped (tty input)",
-        "stopped (tty output)",
-        "urgent I/O condition",
-        "CPU time limit exceeded",
-        "file size limit exceeded",
-        "virtual timer expired",
-        "profiling timer expired",
-        "window changed",
-        "I/O possible",
-        "power failure",
-        "bad system call",
-    ];
-    let index = usize::try_from(number).ok()?.checked_sub(1)?;
-    NAMES.get(index).copied()
 }
 
 #[cfg(test)]
@@ -135,7 +96,7 @@ mod tests {
     #[test]
     fn every_standard_signal_has_its_name_and_every_other_its_number() {
         for number in 1..=31 {
-            let name = signal_name(number).unwrap();
+            let name = signal::name(number).unwrap();
             assert!(
                 name.eq_ignore_ascii_case(&described(number)),
                 "{number}: {name}"
@@ -151,10 +112,10 @@ mod tests {
             (libc::SIGPWR, "power failure"),
             (libc::SIGSYS, "bad system call"),
         ] {
-            assert_eq!(signal_name(number), Some(name));
+            assert_eq!(signal::name(number), Some(name));
         }
         for number in [i32::MIN, -1, 0].into_iter().chain(32..=64) {
-            assert_eq!(signal_name(number), None, "{number}");
+            assert_eq!(signal::name(number), None, "{number}");
             let exit = Exit::Signal {
                 number,
                 core: false,

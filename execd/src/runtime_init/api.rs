@@ -67,37 +67,49 @@ async fn init(
             .unwrap_or_else(|| "execd was initialized already, or is being initialized".to_owned());
         ApiError::AlreadyInitialized(message)
     };
-    // A late request is rejected without reading its body.
-    if runtime.is_claimed() {
+    // A late request is rejected without reading its body, unless it may be a repeated claim.
+    if runtime.is_used_up() {
         return Err(again());
     }
-    let body = {
-        let _turn = runtime.turn().await;
-        if runtime.is_claimed() {
+    let turn = runtime.turn().await;
+    if runtime.is_used_up() {
+        return Err(again());
+    }
+    let body = json::bytes_up_to(request.into_body(), limits::ORDER);
+    let slow = |_| ApiError::invalid("the body did not come in time");
+    let body = timeout(limits::ORDER_READ, body).await.map_err(slow)??;
+    let order = Order::read(&body)?;
+    if runtime.is_claimed() {
+        let is_same = order.claim.is_some() && order.claim.as_deref() == runtime.claim_id();
+        if !is_same {
             return Err(again());
         }
-        let body = json::bytes_up_to(request.into_body(), limits::ORDER);
-        let slow = |_| ApiError::invalid("the body did not come in time");
-        timeout(limits::ORDER_READ, body).await.map_err(slow)??
-    };
-    let order = Order::read(&body)?;
+        drop(turn);
+        let bound = runtime.outcome().await.map_err(ApiError::runtime)?;
+        return Ok(initialized(bound, None));
+    }
+    if runtime.is_marked_for_another(&order) {
+        let message = "the sandbox was claimed before its container was restarted";
+        return Err(ApiError::AlreadyInitialized(message.to_owned()));
+    }
     order.check_room(&base.environment.own(), room())?;
-    let Bound {
-        sandbox,
-        generation,
-        ..
-    } = order.bound.clone();
+    let bound = order.bound.clone();
     let reply = runtime.claim(order).ok_or_else(again)?;
+    drop(turn);
     let stopping = || Err("execd is stopping".to_owned());
     let warning = reply
         .await
         .unwrap_or_else(|_| stopping())
         .map_err(ApiError::runtime)?;
-    Ok(Json(Initialized {
+    Ok(initialized(bound, warning))
+}
+
+fn initialized(bound: Bound, warning: Option<String>) -> Response {
+    Json(Initialized {
         status: InitializedStatus::Initialized,
-        sandbox_id: sandbox,
-        generation,
+        sandbox_id: bound.sandbox,
+        generation: bound.generation,
         warning,
     })
-    .into_response())
+    .into_response()
 }

@@ -7,15 +7,20 @@
 //!    every other route answers 503        └ it fails, or the entry point ─▶ lost: 503 for ever
 //! ```
 //!
-//! Only the first valid call takes effect, and it does so until the daemon ends. A container that
+//! Only the first valid call takes effect, and it does so until the daemon ends. One that names its
+//! claim may be repeated, with the same outcome, and leaves a mark ([`mark`]) that makes every other
+//! claim fail after a restart of the container, too (an addition to the contract). A container that
 //! started with a token requires it for this call. Without one the first client that reaches the
 //! port decides, so the operator must ensure that this is the control plane.
 
 mod api;
+mod mark;
 mod order;
 
 use std::{
     collections::BTreeMap,
+    ffi::OsString,
+    path::PathBuf,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -23,10 +28,11 @@ use std::{
 };
 
 use rustix::process::Signal;
-use tokio::sync::{Mutex, MutexGuard, mpsc, oneshot};
+use tokio::sync::{Mutex, MutexGuard, mpsc, oneshot, watch};
 use tracing::{info, warn};
 
 pub(crate) use api::routes;
+use mark::Mark;
 use order::{Order, TokenHash};
 
 use crate::{base::Base, env::names, hook::Hooks, signals::Signals};
@@ -41,6 +47,11 @@ pub struct RuntimeInit {
 #[derive(Debug)]
 struct Inner {
     claimed: AtomicBool,
+    /// Id of the claim whose order was accepted.
+    claim: OnceLock<String>,
+    mark: Mark,
+    /// Whether the order has had its outcome.
+    has_ended: watch::Sender<bool>,
     /// Held while an order is read.
     turn: Mutex<()>,
     bound: OnceLock<Bound>,
@@ -99,6 +110,8 @@ pub struct Orders {
 #[derive(Debug)]
 pub(crate) struct Underway {
     pub(crate) entrypoint: EntrypointPolicy,
+    /// What to run instead of the container's own entry point.
+    pub(crate) argv: Option<Vec<OsString>>,
     bound: Bound,
     runtime: RuntimeInit,
     reply: oneshot::Sender<Reply>,
@@ -106,12 +119,15 @@ pub(crate) struct Underway {
 
 impl RuntimeInit {
     /// Creates the state of a daemon that waits for its order. If it has a token already, the order
-    /// must present it.
+    /// must present it. `mark` is the file that keeps a claim.
     #[must_use]
-    pub fn waiting(has_token: bool) -> (Self, Orders) {
+    pub fn waiting(has_token: bool, mark: Option<PathBuf>) -> (Self, Orders) {
         let (orders, receiver) = mpsc::channel(1);
         let inner = Inner {
             claimed: AtomicBool::new(false),
+            claim: OnceLock::new(),
+            mark: Mark::at(mark),
+            has_ended: watch::Sender::new(false),
             turn: Mutex::default(),
             bound: OnceLock::new(),
             failure: OnceLock::new(),
@@ -167,7 +183,47 @@ impl RuntimeInit {
     /// Whether an order was accepted.
     fn is_claimed(&self) -> bool {
         let inner = self.inner.as_ref();
-        inner.is_some_and(|inner| inner.claimed.load(Ordering::Relaxed))
+        inner.is_some_and(|inner| inner.claimed.load(Ordering::Acquire))
+    }
+
+    /// Whether an order was accepted that cannot be repeated, since it names no claim.
+    fn is_used_up(&self) -> bool {
+        self.is_claimed() && self.claim_id().is_none()
+    }
+
+    /// Id of the claim whose order was accepted.
+    fn claim_id(&self) -> Option<&str> {
+        self.inner.as_ref()?.claim.get().map(String::as_str)
+    }
+
+    /// Whether this sandbox was given to another claim before the daemon was started.
+    fn is_marked_for_another(&self, order: &Order) -> bool {
+        let Some(inner) = &self.inner else {
+            return false;
+        };
+        let marked = inner.mark.claim_of(&order.bound.sandbox);
+        marked.is_some_and(|marked| order.claim.as_ref() != Some(&marked))
+    }
+
+    /// Waits for the outcome of the order that was accepted: whether the daemon is bound.
+    async fn outcome(&self) -> Result<Bound, String> {
+        let stopping = || "execd is stopping".to_owned();
+        let inner = self.inner.as_ref().ok_or_else(stopping)?;
+        let mut has_ended = inner.has_ended.subscribe();
+        // The sender lives as long as this state.
+        let _ended = has_ended.wait_for(|ended| *ended).await;
+        match (inner.failure.get(), inner.bound.get()) {
+            (Some(why), _) => Err(why.clone()),
+            (None, Some(bound)) => Ok(bound.clone()),
+            (None, None) => Err(stopping()),
+        }
+    }
+
+    /// Notes that the order has had its outcome.
+    fn end(&self) {
+        if let Some(inner) = &self.inner {
+            inner.has_ended.send_replace(true);
+        }
     }
 
     /// Waits until no other order is being read.
@@ -178,10 +234,19 @@ impl RuntimeInit {
         }
     }
 
-    /// Accepts an order unless there was one. The receiver yields its outcome.
+    /// Accepts an order unless there was one. The receiver yields its outcome. The caller holds the turn.
     fn claim(&self, order: Order) -> Option<oneshot::Receiver<Reply>> {
-        let inner = self.inner.as_ref()?;
-        if inner.claimed.swap(true, Ordering::Relaxed) {
+        let inner = self.inner.as_ref().filter(|_| !self.is_claimed())?;
+        if let Some(claim) = &order.claim {
+            if let Some(kept) = inner.mark.keep(&order.bound.sandbox, claim) {
+                // The order goes on meanwhile.
+                drop(tokio::task::spawn_blocking(|| kept.sync()));
+            }
+            let set = inner.claim.set(claim.clone());
+            debug_assert!(set.is_ok(), "there is one order");
+        }
+        // After that: who sees it also sees whose order it is.
+        if inner.claimed.swap(true, Ordering::AcqRel) {
             return None;
         }
         let (reply, answer) = oneshot::channel();
@@ -221,6 +286,9 @@ impl Orders {
         }
         base.telemetry.attribute(&sandbox_id, &attributes);
         let mut variables = base.environment.own().as_ref().clone();
+        for name in &order.unset {
+            variables.remove(name);
+        }
         for (name, value) in order.envs {
             variables.set(name, value);
         }
@@ -232,6 +300,7 @@ impl Orders {
         };
         let underway = Underway {
             entrypoint: order.entrypoint,
+            argv: order.argv,
             bound,
             runtime: self.runtime,
             reply,
@@ -265,6 +334,7 @@ impl Underway {
         if let Some(warning) = warning {
             warn!(warning, "initialized");
         }
+        self.runtime.end();
         // The client may have disconnected.
         let _left = self.reply.send(Ok(warning.map(str::to_owned)));
     }
@@ -287,6 +357,7 @@ impl Underway {
             let set = inner.failure.set(why.clone());
             debug_assert!(set.is_ok(), "there is one order");
         }
+        self.runtime.end();
         let _left = self.reply.send(Err(why));
     }
 }
@@ -299,6 +370,7 @@ mod tests {
         let (reply, _client) = oneshot::channel();
         Underway {
             entrypoint: EntrypointPolicy::Restart,
+            argv: None,
             bound: Bound {
                 sandbox: "s-1".to_owned(),
                 generation: 1,
@@ -311,7 +383,7 @@ mod tests {
 
     #[test]
     fn routes_are_open_before_the_entry_point_and_closed_when_it_fails() {
-        let (runtime, _orders) = RuntimeInit::waiting(false);
+        let (runtime, _orders) = RuntimeInit::waiting(false, None);
         let order = underway(&runtime, None);
         assert!(runtime.is_closed() && runtime.bound().is_none());
         order.open();
@@ -330,7 +402,7 @@ mod tests {
             (false, true, false),
             (true, true, false),
         ] {
-            let (runtime, _orders) = RuntimeInit::waiting(has_token);
+            let (runtime, _orders) = RuntimeInit::waiting(has_token, None);
             let order = underway(&runtime, brings_one.then(TokenHash::any));
             assert_eq!(runtime.is_unguarded_by(&order.bound), unguarded);
         }

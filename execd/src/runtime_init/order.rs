@@ -1,6 +1,6 @@
 //! Order of the control plane and its rules (contract: execd A9.5).
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ffi::OsString};
 
 use osb_service::ErrorChain;
 use rustix::process::{Resource, getrlimit};
@@ -29,7 +29,13 @@ pub(super) struct Order {
     pub(super) bound: Bound,
     pub(super) attribution: Attribution,
     pub(super) entrypoint: EntrypointPolicy,
+    /// What to run instead of the container's own entry point.
+    pub(super) argv: Option<Vec<OsString>>,
     pub(super) envs: BTreeMap<String, String>,
+    /// Variables of the container that the sandbox does not have.
+    pub(super) unset: Vec<String>,
+    /// Id of the claim, which may be repeated.
+    pub(super) claim: Option<String>,
     /// `None` keeps the hooks that the container started with.
     pub(super) lifecycle: Option<Lifecycle>,
 }
@@ -107,6 +113,19 @@ impl Order {
             Some("restart") => EntrypointPolicy::Restart,
             Some(_) => return Err(refuse("entrypointPolicy", "expected keep or restart")),
         };
+        let argv = argv(body.list("entrypoint")?, entrypoint)?;
+        let claim = body.text("claimId")?.map(|claim| {
+            let rule = "expected 1 to 128 characters, none of them a control character";
+            match is_sandbox_id(&claim) {
+                true => Ok(claim),
+                false => Err(refuse("claimId", rule)),
+            }
+        });
+        let claim = claim.transpose()?;
+        let unset = body.list("unsetEnvs")?.unwrap_or_default();
+        if let Some(name) = unset.iter().find(|name| names::is_configuration(name)) {
+            return Err(refuse("unsetEnvs", format!("{name} is reserved")));
+        }
         let token = body.text("accessTokenHash")?.map(|text| {
             let rule = "expected sha256: and 64 hexadecimal digits";
             TokenHash::read(&text).ok_or_else(|| refuse("accessTokenHash", rule))
@@ -146,7 +165,10 @@ impl Order {
             bound,
             attribution,
             entrypoint,
+            argv,
             envs,
+            unset,
+            claim,
             lifecycle,
         })
     }
@@ -214,6 +236,23 @@ impl Body {
         }
     }
 
+    fn list(&mut self, member: &str) -> ApiResult<Option<Vec<String>>> {
+        let rule = || refuse(member, "expected a list of texts");
+        let list = match self.take(member) {
+            None => return Ok(None),
+            Some(Value::Array(list)) => list,
+            Some(_) => return Err(rule()),
+        };
+        let text = |value| match value {
+            Value::String(text) => Ok(text),
+            _ => Err(rule()),
+        };
+        list.into_iter()
+            .map(text)
+            .collect::<Result<_, _>>()
+            .map(Some)
+    }
+
     fn texts(&mut self, member: &str) -> ApiResult<BTreeMap<String, String>> {
         self.texts_of(member, member)
     }
@@ -238,6 +277,23 @@ impl Body {
 fn is_sandbox_id(text: &str) -> bool {
     let length = text.chars().take(SANDBOX_ID + 1).count();
     (1..=SANDBOX_ID).contains(&length) && !text.contains(char::is_control)
+}
+
+/// Validates the entry point.
+fn argv(words: Option<Vec<String>>, policy: EntrypointPolicy) -> ApiResult<Option<Vec<OsString>>> {
+    let Some(words) = words else {
+        return Ok(None);
+    };
+    if policy != EntrypointPolicy::Restart {
+        return Err(refuse("entrypoint", "needs entrypointPolicy restart"));
+    }
+    if words.is_empty() || words.iter().any(|word| word.contains('\0')) {
+        return Err(refuse(
+            "entrypoint",
+            "expected words without NUL characters",
+        ));
+    }
+    Ok(Some(words.into_iter().map(OsString::from).collect()))
 }
 
 /// Validates the variables.
@@ -280,6 +336,9 @@ mod tests {
             "entrypointPolicy": "restart",
             "accessTokenHash":
                 "sha256:2BB80D537B1DA3E38BD30361AA855686BDE0EACD7162FEF6A25FE97BF527A25B",
+            "entrypoint": ["sleep", "9"],
+            "claimId": "c-1",
+            "unsetEnvs": ["C"],
             "envs": { "A": "1", "B": null },
             "lifecycle": { "preStart": { "command": ["true"] } },
             "telemetry": { "attributes": { "tenant": "t" } },
@@ -294,6 +353,11 @@ mod tests {
             assert!(!token.admits(wrong));
         }
         assert_eq!(order.entrypoint, EntrypointPolicy::Restart);
+        assert_eq!(order.argv.unwrap(), ["sleep", "9"]);
+        assert_eq!(
+            (order.claim.as_deref(), order.unset.len()),
+            (Some("c-1"), 1)
+        );
         assert_eq!(order.envs["A"], "1");
         assert_eq!(order.envs["B"], "");
         assert!(order.lifecycle.is_some());
@@ -341,6 +405,12 @@ mod tests {
                 "accessTokenHash",
                 json!(format!("sha256:{}", "é".repeat(32))),
             ),
+            ("entrypoint", json!(["sleep"])),
+            ("entrypoint", json!("sleep")),
+            ("claimId", json!("")),
+            ("claimId", json!("a\nb")),
+            ("unsetEnvs", json!({ "A": null })),
+            ("unsetEnvs", json!(["EXECD_ACCESS_TOKEN"])),
             ("envs", json!([])),
             ("envs", json!({ "A": 1 })),
             ("envs", json!({ "": "x" })),
@@ -361,6 +431,15 @@ mod tests {
         for attributes in [json!({ "a": 1 }), json!(many)] {
             let error = read(json!({ "telemetry": { "attributes": attributes } })).unwrap_err();
             assert!(error.starts_with("telemetry.attributes: "), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_entry_point_has_words_that_can_be_passed_to_a_program() {
+        for words in [json!([]), json!(["a\0"]), json!([1])] {
+            let more = json!({ "entrypointPolicy": "restart", "entrypoint": words });
+            let error = read(more).unwrap_err();
+            assert!(error.starts_with("entrypoint: "), "{error}");
         }
     }
 

@@ -30,7 +30,8 @@ use crate::{
     env::report::Reader,
     history::Begun,
     output::{
-        End, EventReader, NOT_STARTED, Outcome, Pipe, Pipes, Pump, Replay, Sink, Source, Writer,
+        End, EventReader, NOT_STARTED, Outcome, OutputPipes, Pipes, Pump, Replay, Sink, Source,
+        Writer,
     },
     process::{Place, Process, Program, inherit},
     script::ARGUMENT,
@@ -179,7 +180,7 @@ async fn end_when_unwanted(
 /// Started shell of a run.
 struct Started {
     process: Process,
-    pipes: Vec<Pipe>,
+    pipes: OutputPipes,
     report: Reader,
     lost: Option<LostDirectory>,
 }

@@ -18,6 +18,7 @@ const FILES: &[(Method, &str, &str)] = &[
     (Method::DELETE, "/directories", "rmdir"),
     (Method::GET, "/directories/list", "listdir"),
     (Method::GET, "/files/search", "search"),
+    (Method::GET, "/files/find", "search"),
     (Method::POST, "/files/replace", "replace"),
     (Method::POST, "/files/upload", "upload"),
     (Method::GET, "/files/download", "download"),

@@ -2,12 +2,14 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use http::Method;
+use http_body_util::BodyExt;
 use osb_protocol::execd::event::{Event, EventKind};
 use rustix::process::Signal;
 use serde_json::json;
-use tokio::io::AsyncWriteExt;
+use tokio::{io::AsyncWriteExt, time::timeout};
 
-use crate::support::{Daemon, alive, daemon, events, eventually, texts, written};
+use crate::support::{Daemon, LONG, alive, daemon, events, eventually, texts, written};
 
 #[tokio::test]
 async fn a_stream_begins_with_init_and_ends_with_its_last_event() {
@@ -38,6 +40,75 @@ async fn a_stream_begins_with_init_and_ends_with_its_last_event() {
         (&json!(false), &json!(3))
     );
     assert_eq!(status["content"], text);
+}
+
+/// Returns the sources and texts of the output.
+fn output(events: &[Event]) -> Vec<(EventKind, &str)> {
+    let kinds = [EventKind::Stdout, EventKind::Stderr];
+    events
+        .iter()
+        .filter(|event| kinds.contains(&event.kind))
+        .map(|event| (event.kind, event.text.as_str()))
+        .collect()
+}
+
+#[tokio::test]
+async fn lines_of_both_outputs_come_in_the_order_in_which_they_were_written() {
+    use EventKind::{Stderr, Stdout};
+    let daemon = daemon();
+    // Again and again: if execd did not know the order, chance would decide.
+    for _ in 0..50 {
+        let events = daemon.run(json!({ "command": "echo a >&2; echo b" })).await;
+        assert_eq!(output(&events), [(Stderr, "a"), (Stdout, "b")]);
+        let events = daemon
+            .run(json!({ "command": "echo a; echo b >&2; exit 3" }))
+            .await;
+        assert_eq!(output(&events), [(Stdout, "a"), (Stderr, "b")]);
+    }
+    // Lines without an end.
+    let events = daemon
+        .run(json!({ "command": "printf a >&2; printf b" }))
+        .await;
+    assert_eq!(output(&events), [(Stderr, "a"), (Stdout, "b")]);
+}
+
+#[tokio::test]
+async fn the_order_of_lines_is_known_anew_after_each_read() {
+    use EventKind::{Stderr, Stdout};
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    // The command writes its next lines when the client has received the last ones.
+    let text = "proceed() { until test -e \"$PLACE/$1\"; do sleep 0.01; done; }
+        echo 1; echo 2 >&2; proceed 2
+        echo 3 >&2; echo 4; proceed 4
+        echo 5 >&2; echo 6; proceed 6
+        echo 7; echo 8 >&2";
+    let body = json!({ "command": text, "envs": { "PLACE": place.path() } }).to_string();
+    let mut response = daemon.send(Method::POST, "/command", &[], body).await;
+    let mut body = Vec::new();
+    while let Some(frame) = timeout(LONG, response.body_mut().frame()).await.unwrap() {
+        body.extend_from_slice(&frame.unwrap().into_data().unwrap());
+        // A frame may end within an event.
+        let complete = body.windows(2).rposition(|pair| pair == b"\n\n");
+        let events = events(&body[..complete.map_or(0, |at| at + 2)]);
+        let count = output(&events).len();
+        if count > 0 && count.is_multiple_of(2) {
+            std::fs::write(place.path().join(count.to_string()), "").unwrap();
+        }
+    }
+    let events = events(&body);
+    let want = [
+        (Stdout, "1"),
+        (Stderr, "2"),
+        (Stderr, "3"),
+        (Stdout, "4"),
+        (Stderr, "5"),
+        (Stdout, "6"),
+        (Stdout, "7"),
+        (Stderr, "8"),
+    ];
+    assert_eq!(output(&events), want);
+    assert_eq!(events.last().unwrap().exit_code(), Some(0));
 }
 
 #[tokio::test]

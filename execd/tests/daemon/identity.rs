@@ -124,6 +124,8 @@ async fn every_route_works_as_another_user() {
         count(get(&format!("/files/search?path={root}&pattern=g")).await),
         1
     );
+    let found = get(&format!("/files/find?path={root}&pattern=g&text=one")).await;
+    assert_eq!(found.json()["entries"][0]["count"], 1, "{}", found.text());
     assert_eq!(
         count(get(&format!("/directories/list?path={root}&depth=2")).await),
         3
@@ -170,6 +172,7 @@ async fn the_kernel_checks_permissions() {
         "files/download?path={root}/group",
         "files/download?path={root}/mine",
         "files/search?path={root}/closed",
+        "files/find?path={root}/closed",
         "directories/list?path={root}/closed",
     ] {
         let path = path.replace("{root}", &root.to_string());

@@ -1,7 +1,7 @@
 //! The daemon as the parent of the user's entry point (contract: execd §15, A9.4).
 
 use std::{
-    os::unix::process::ExitStatusExt,
+    os::unix::{fs::MetadataExt, process::ExitStatusExt},
     path::Path,
     process::{Command, Stdio},
 };
@@ -70,6 +70,46 @@ async fn a_failed_start_of_the_entry_point_is_reported() {
             stderr.contains("cannot start the entry point") && stderr.contains(name),
             "{stderr}"
         );
+    }
+}
+
+#[tokio::test]
+async fn nothing_starts_if_another_directory_is_mounted() {
+    // A mount in every environment.
+    let known = std::fs::metadata("/proc").unwrap();
+    let (device, inode) = (known.dev(), known.ino());
+    for (inode, code) in [(inode, 7), (inode + 1, 1)] {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("log");
+        for (name, is_to_file) in [
+            ("EXECD_LOG_FILE", true),
+            ("OPENSANDBOX_LOG_OUTPUT", true),
+            ("NOTHING", false),
+        ] {
+            let output = Command::new(env!("CARGO_BIN_EXE_execd"))
+                .args(["init", "--port", "0"])
+                .arg(format!("--expect-mount=/proc={device}:{inode}"))
+                .args(["--", "sh", "-c", "echo started; exit 7"])
+                .env("EXECD_ENVS", place.path().join("new/.env"))
+                .env(name, &file)
+                .stdin(Stdio::null())
+                .output()
+                .unwrap();
+            assert_eq!(output.status.code(), Some(code), "{output:?}");
+            let out = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(out.contains("started"), code == 7, "{out}");
+            // Where the client wants the log may be what must not be written to.
+            let log = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(
+                log.contains("not the directory that the server checked"),
+                code == 1,
+                "{log}"
+            );
+            let made = std::fs::read_dir(place.path()).unwrap().count();
+            assert_eq!(made == 0, code == 1, "{made}");
+            assert_eq!(file.exists(), is_to_file && code == 7);
+            let _ = std::fs::remove_file(&file);
+        }
     }
 }
 

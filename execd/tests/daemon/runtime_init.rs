@@ -316,6 +316,49 @@ async fn the_entry_point_starts_only_with_the_order() {
 }
 
 #[tokio::test]
+async fn a_claim_starts_its_own_entry_point_once() {
+    let place = tempfile::tempdir().unwrap();
+    let mark = place.path().join("mark");
+    let args = [
+        "init",
+        "--port",
+        "0",
+        "--claim-mark",
+        mark.to_str().unwrap(),
+        "--",
+        "no-such-program",
+    ];
+    let daemon = waiting(place.path(), &args);
+    let claim = |id: &str| {
+        json!({
+            "claimId": id,
+            "entrypointPolicy": "restart",
+            "entrypoint": ["sh", "-c", "echo \"$A ${PLACE-none}\" >> $HOME/entry; sleep 1000"],
+            "envs": { "A": "claimed" },
+            "unsetEnvs": ["PLACE"],
+        })
+    };
+    let (one, two) = tokio::join!(order(&daemon, claim("c-1")), order(&daemon, claim("c-1")));
+    assert_eq!(one.status, 200, "{}", one.text());
+    assert_eq!(two.status, 200, "{}", two.text());
+    assert_eq!(one.json(), two.json());
+    assert_eq!(written(&place.path().join("entry")).await, "claimed none\n");
+    assert_eq!(order(&daemon, claim("c-2")).await.status, 409);
+    assert_eq!(order(&daemon, json!({})).await.status, 409);
+    daemon.signal(rustix::process::Signal::TERM);
+    daemon.wait().await;
+
+    let restarted = waiting(place.path(), &args);
+    for other in [claim("c-2"), json!({})] {
+        let refused = order(&restarted, other).await;
+        assert_eq!(refused.status, 409, "{}", refused.text());
+    }
+    assert_eq!(restarted.get("/ready").await.status, 503);
+    let again = order(&restarted, claim("c-1")).await;
+    assert_eq!(again.status, 200, "{}", again.text());
+}
+
+#[tokio::test]
 async fn a_failed_start_of_the_entry_point_is_reported_before_the_exit() {
     let place = tempfile::tempdir().unwrap();
     let daemon = waiting(

@@ -1,6 +1,6 @@
 //! Defaults, forms and rules of the contract's configuration.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,8 @@ fn every_default_is_the_contracts() {
         "server": config.server, "log": config.log, "runtime": config.runtime,
         "docker": config.docker, "proxy": config.proxy, "store": config.store,
         "secure_runtime": config.secure_runtime, "renew_intent": config.renew_intent,
-        "otel": config.otel, "tenants": config.tenants,
+        "otel": config.otel, "tenants": config.tenants, "egress": config.egress,
+        "storage": config.storage,
     });
     let defaults = json!({
         "server": {
@@ -70,6 +71,14 @@ fn every_default_is_the_contracts() {
             "export_interval_millis": 60_000,
         },
         "tenants": null,
+        "egress": {
+            "image": null, "mode": "dns", "disable_ipv6": true, "otlp_endpoint": null,
+            "readiness_timeout_seconds": 30.0, "requests": null, "limits": null,
+        },
+        "storage": {
+            "allowed_host_paths": [], "volume_default_size": "1Gi",
+            "ossfs_mount_root": "/mnt/ossfs",
+        },
     });
     let mut checked = 0;
     compare(&defaults, &shown, "", &mut checked);
@@ -129,8 +138,8 @@ fn secure_runtimes_are_named_or_absent() {
         ),
     ] {
         let config = secure(lines).unwrap();
-        let name = config.secure_runtime.oci_runtime();
-        assert_eq!(name.as_deref(), runtime, "{lines}");
+        let named = config.secure_runtime.runtime().map(|it| it.name);
+        assert_eq!(named.as_deref(), runtime, "{lines}");
     }
     for (lines, key) in [
         ("docker_runtime = 'runsc'", "secure_runtime.type"),
@@ -142,6 +151,26 @@ fn secure_runtimes_are_named_or_absent() {
             "type = 'runsc'\ndocker_runtime = 'a'",
             "secure_runtime.type",
         ),
+        (
+            "type = 'gvisor'\ndocker_runtime = ' '",
+            "secure_runtime.docker_runtime: must not be empty",
+        ),
+        (
+            "type = 'kata'\nk8s_runtime_class = ''",
+            "secure_runtime.k8s_runtime_class: must not be empty",
+        ),
+        (
+            "type = 'gvisor'\ndocker_runtime = 'run sc'",
+            "secure_runtime.docker_runtime: must be a name",
+        ),
+        (
+            "type = 'gvisor'\ndocker_runtime = 'runc'",
+            "secure_runtime.docker_runtime: must name a runtime for gVisor",
+        ),
+        (
+            "type = 'kata'\ndocker_runtime = 'io.containerd.runc.v2'",
+            "secure_runtime.docker_runtime: must name a runtime for Kata Containers",
+        ),
     ] {
         let error = secure(lines).unwrap_err();
         assert!(error.contains(key), "{lines}: {error}");
@@ -149,8 +178,46 @@ fn secure_runtimes_are_named_or_absent() {
 }
 
 #[test]
+fn the_sidecar_has_the_contracts_settings() {
+    let text = "[egress]
+image = 'opensandbox/egress:v1.1.7'
+mode = 'dns+nft'
+disable_ipv6 = false
+otlp_endpoint = ' http://collector:4318 '
+readiness_timeout_seconds = 5
+requests = { cpu = '50m' }
+limits = { memory = '64Mi', 'example.org/nic' = '1' }
+";
+    let egress = docker(text).unwrap().egress;
+    let runtime = egress.runtime_config().unwrap();
+    assert_eq!(runtime.image, "opensandbox/egress:v1.1.7");
+    assert_eq!(
+        (runtime.mode.as_str(), runtime.disable_ipv6),
+        ("dns+nft", false)
+    );
+    assert_eq!(
+        runtime.otlp_endpoint.as_deref(),
+        Some("http://collector:4318")
+    );
+    assert_eq!(runtime.readiness_timeout, Duration::from_secs(5));
+    assert_eq!(runtime.warm, 2, "an addition");
+    let none = docker("[egress]\nimage = 'a'\nwarm_sidecars = 0").unwrap();
+    assert_eq!(none.egress.runtime_config().unwrap().warm, 0);
+    // Without an image, or with a blank collector.
+    assert_eq!(docker("").unwrap().egress.runtime_config(), None);
+    let blank = docker("[egress]\nimage = 'a'\notlp_endpoint = ' '")
+        .unwrap()
+        .egress;
+    let runtime = blank.runtime_config().unwrap();
+    assert_eq!(
+        (runtime.otlp_endpoint, runtime.mode),
+        (None, "dns".to_owned())
+    );
+}
+
+#[test]
 fn sections_of_other_releases_are_no_errors() {
-    let config = docker("[router]\ndomain = 'a'\n[experimental.x]\ny = 1\n[egress]\nmode = 'dns'");
+    let config = docker("[router]\ndomain = 'a'\n[experimental.x]\ny = 1\n[storage]\na = 'b'");
     assert!(config.is_ok(), "{config:?}");
     for section in ["kubernetes", "agent_sandbox"] {
         let error = docker(&format!("[{section}]")).unwrap_err();

@@ -7,12 +7,12 @@ use std::{
     time::Duration,
 };
 
-use osb_runtime::docker::{DockerConfig, LogLimit, NetworkMode};
+use osb_runtime::docker::{DockerConfig, LogLimit, NetworkMode, StorageConfig};
 use osb_service::config::ConfigError;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    SecureRuntimeSection, mask,
+    EgressSection, SecureRuntimeSection, mask,
     seccomp::{self, SeccompError},
 };
 
@@ -184,6 +184,8 @@ impl DockerSection {
         execd: PathBuf,
         has_route: bool,
         secure: &SecureRuntimeSection,
+        egress: &EgressSection,
+        storage: StorageConfig,
     ) -> Result<DockerConfig, SeccompError> {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
         Ok(DockerConfig {
@@ -209,8 +211,10 @@ impl DockerSection {
             sandbox_env: self.sandbox_env.clone(),
             sandbox_binds: self.sandbox_binds.clone(),
             sidecars: Vec::new(),
+            egress: egress.runtime_config(),
+            storage,
             take_over: self.take_over,
-            oci_runtime: secure.oci_runtime(),
+            secure_runtime: secure.runtime(),
         })
     }
 }

@@ -79,6 +79,23 @@ pub(super) const KEYS: &[&str] = &[
     "store.postgresql.connect_timeout_seconds",
     "store.postgresql.pool_timeout_seconds",
     "store.postgresql.snapshot_recovery_interval_seconds",
+    "egress.image",
+    "egress.mode",
+    "egress.disable_ipv6",
+    "egress.otlp_endpoint",
+    "egress.dns_upstreams",
+    "egress.readiness_timeout_seconds",
+    "egress.warm_sidecars",
+    "egress.requests",
+    "egress.limits",
+    "egress.default_policy",
+    "egress.default_allow",
+    "storage.allow_racy_paths",
+    "storage.allowed_host_paths",
+    "storage.volume_default_size",
+    "storage.ossfs_mount_root",
+    "storage.ossfs_options",
+    "storage.host_is_local",
     "secure_runtime.type",
     "secure_runtime.docker_runtime",
     "secure_runtime.k8s_runtime_class",
@@ -91,6 +108,13 @@ pub(super) const KEYS: &[&str] = &[
     "quotas.users",
     "quotas.key",
     "quotas.keys",
+    "pools.acquisition_timeout_seconds",
+    "pools.serve_plain_creates",
+    "pools.max_waiting",
+    "templates.allow_builds",
+    "templates.allow_tenant_builds",
+    "templates.build_timeout_seconds",
+    "templates.max_context_bytes",
     "audit.enabled",
     "audit.retention_days",
     "audit.max_entries",
@@ -117,13 +141,7 @@ pub(super) const KEYS: &[&str] = &[
 ];
 
 /// Sections of the contract that other runtimes or later releases read.
-const OTHER_SECTIONS: [&str; 5] = [
-    "kubernetes",
-    "agent_sandbox",
-    "ingress",
-    "egress",
-    "storage",
-];
+const OTHER_SECTIONS: [&str; 3] = ["kubernetes", "agent_sandbox", "ingress"];
 
 /// Top-level names that are no section.
 pub(super) fn unknown_sections(others: &toml::Table) -> Vec<UnknownKey> {

@@ -7,16 +7,20 @@ mod audit;
 #[cfg(test)]
 mod contract_tests;
 mod docker;
+mod egress;
 mod init;
 mod known;
 mod load;
 mod mask;
+mod pools;
 mod quotas;
 mod renewal;
 mod rules;
 mod seccomp;
 mod sections;
 mod show;
+mod storage;
+mod templates;
 mod tenants;
 #[cfg(test)]
 mod tests;
@@ -24,8 +28,10 @@ mod webhooks;
 
 pub use audit::AuditSection;
 pub use docker::DockerSection;
+pub use egress::{DefaultPolicy, EgressMode, EgressSection, UpstreamProxySection};
 pub use init::{InitError, write_example};
 pub use load::{LoadedConfig, load};
+pub use pools::PoolsSection;
 pub use quotas::{QuotaEntry, QuotasSection};
 pub use renewal::{RenewIntentSection, RenewRedisSection};
 pub use seccomp::SeccompError;
@@ -34,6 +40,8 @@ pub use sections::{
     ProxySection, RuntimeSection, RuntimeType, SecureRuntimeSection, ServerSection, StoreSection,
     StoreType, TlsSection,
 };
+pub use storage::{StorageSection, StorageView};
+pub use templates::TemplatesSection;
 pub use tenants::{ENV_TENANTS, TenantProvider, TenantsSection};
 pub use webhooks::{WebhookEntry, WebhooksDeliverySection};
 
@@ -94,6 +102,12 @@ pub struct Config {
     /// Where state is kept.
     #[serde(default)]
     pub store: StoreSection,
+    /// The sidecar of sandboxes with a network policy.
+    #[serde(default)]
+    pub egress: EgressSection,
+    /// Volumes of sandboxes.
+    #[serde(default)]
+    pub storage: StorageSection,
     /// OCI runtime of sandboxes.
     #[serde(default)]
     pub secure_runtime: SecureRuntimeSection,
@@ -103,6 +117,12 @@ pub struct Config {
     /// What the sandboxes of a tenant may use together.
     #[serde(default)]
     pub quotas: QuotasSection,
+    /// Sandboxes that are started before they are needed.
+    #[serde(default)]
+    pub pools: PoolsSection,
+    /// Images that are made ready for sandboxes.
+    #[serde(default)]
+    pub templates: TemplatesSection,
     /// Who did what.
     #[serde(default)]
     pub audit: AuditSection,
@@ -142,6 +162,12 @@ impl Config {
                  in the log",
             );
         }
+        if self.storage.allows_root() {
+            notes.push(
+                "storage.allowed_host_paths has \"/\": a sandbox can get every file of this machine, \
+                 and so become root on it",
+            );
+        }
         if self.runtime.kind == RuntimeType::Docker
             && self.docker.publishes()
             && self.server.publishes_ipv6_host()
@@ -152,8 +178,20 @@ impl Config {
                  proxy cannot reach them; name a host that has both with server.eip",
             );
         }
-        if self.others.contains_key("egress") {
-            notes.push("[egress] is not read: network policies are refused in this release");
+        if self.runtime.kind == RuntimeType::Docker && self.secure_runtime.runtime().is_some() {
+            if self.egress.image.is_some() {
+                notes.push(
+                    "egress.image has no effect with secure_runtime.type: the sidecar's rules do not \
+                     hold under a secure runtime, so a create with networkPolicy gets 400",
+                );
+            }
+            if !self.docker.publishes() {
+                notes.push(
+                    "docker.network_mode = \"host\" with secure_runtime.type: sandboxes under such a \
+                     runtime may not get the host's network, and cannot be reached then; use \
+                     \"bridge\"",
+                );
+            }
         }
         notes
     }

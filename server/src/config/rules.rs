@@ -5,12 +5,22 @@ use std::{net::SocketAddr, path::Path};
 use osb_service::config::ConfigError;
 
 use super::{
-    Config, ENV_SECURE_ACCESS_ACTIVE_KEY, ENV_SECURE_ACCESS_KEYS, Env, RuntimeType, StoreType,
+    Config, DefaultPolicy, ENV_SECURE_ACCESS_ACTIVE_KEY, ENV_SECURE_ACCESS_KEYS, Env, RuntimeType,
+    StoreType,
 };
 use crate::preview_origin::PreviewOrigins;
 
 const LEVELS: [&str; 8] = [
     "trace", "debug", "info", "warn", "warning", "error", "critical", "off",
+];
+
+/// Names of OCI runtimes that make plain containers.
+const PLAIN_RUNTIMES: [&str; 5] = [
+    "crun",
+    "io.containerd.runc.v1",
+    "io.containerd.runc.v2",
+    "io.containerd.runtime.v1.linux",
+    "runc",
 ];
 
 /// Longest of the times that are given in fractions of seconds: a day.
@@ -127,11 +137,15 @@ pub(super) fn check(config: &Config, file: &Path) -> Result<(), ConfigError> {
     }
     config.quotas.check(file)?;
     config.audit.check(file)?;
+    config.pools.check(file)?;
+    config.templates.check(file)?;
     config.webhooks_delivery.check(&config.webhooks, file)?;
     store(config, file)?;
     config.renew_intent.check(file)?;
     secure_runtime(config, file)?;
     config.docker.check(file)?;
+    config.egress.check(file)?;
+    config.storage.check(file)?;
     let has = |section: &str| config.others.contains_key(section);
     if let Some(tenants) = &config.tenants {
         tenants.check(server.usable_key().is_some(), file)?;
@@ -159,6 +173,9 @@ pub(super) fn check(config: &Config, file: &Path) -> Result<(), ConfigError> {
             let ingress = config.others.get("ingress");
             if ingress.is_some_and(|ingress| ingress.get("secure_access").is_some()) {
                 return rule("ingress.secure_access", "needs ingress.mode = \"gateway\"");
+            }
+            if config.runtime.kind == RuntimeType::Docker {
+                default_policy(config, file)?;
             }
             Ok(())
         }
@@ -225,11 +242,42 @@ fn store(config: &Config, file: &Path) -> Result<(), ConfigError> {
 fn secure_runtime(config: &Config, file: &Path) -> Result<(), ConfigError> {
     let rule = |key: &str, rule: &str| Err(ConfigError::rule(file, key, rule));
     let secure = &config.secure_runtime;
+    for (key, name) in [
+        ("secure_runtime.docker_runtime", &secure.docker_runtime),
+        (
+            "secure_runtime.k8s_runtime_class",
+            &secure.k8s_runtime_class,
+        ),
+    ] {
+        let Some(name) = name.as_deref().map(str::trim) else {
+            continue;
+        };
+        if name.is_empty() {
+            return rule(key, "must not be empty");
+        }
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte);
+        if !name.bytes().all(fits) {
+            return rule(
+                key,
+                "must be a name of letters, digits, '.', '_', '-' and '/'",
+            );
+        }
+    }
     let named = secure.docker_runtime.is_some() || secure.k8s_runtime_class.is_some();
     match secure.kind.as_str() {
         "" if named => rule("secure_runtime.type", "must be set when a runtime is named"),
         "" => Ok(()),
-        "gvisor" | "kata" if named => Ok(()),
+        "gvisor" | "kata" if named => match secure.runtime() {
+            // Sandboxes would be plain containers that are taken for something else.
+            Some(found) if PLAIN_RUNTIMES.contains(&found.name.as_str()) => rule(
+                "secure_runtime.docker_runtime",
+                &format!(
+                    "must name a runtime for {}, and this one makes plain containers",
+                    found.kind
+                ),
+            ),
+            _ => Ok(()),
+        },
         "gvisor" | "kata" => rule(
             "secure_runtime.docker_runtime",
             "must name the OCI runtime to use",
@@ -239,5 +287,24 @@ fn secure_runtime(config: &Config, file: &Path) -> Result<(), ConfigError> {
             "secure_runtime.type",
             "must be one of gvisor, kata, firecracker, or absent",
         ),
+    }
+}
+
+/// Every sandbox gets the default policy, so each must be able to have one.
+fn default_policy(config: &Config, file: &Path) -> Result<(), ConfigError> {
+    let rule = |rule: &str| Err(ConfigError::rule(file, "egress.default_policy", rule));
+    if config.egress.default_policy == DefaultPolicy::None {
+        return Ok(());
+    }
+    if !config.docker.publishes() {
+        return rule("needs a docker.network_mode other than \"host\"");
+    }
+    // The back end has the same condition.
+    match config.secure_runtime.runtime() {
+        Some(secure) => rule(&format!(
+            "cannot be enforced under {} (secure_runtime.type)",
+            secure.kind
+        )),
+        None => Ok(()),
     }
 }

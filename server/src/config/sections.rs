@@ -7,6 +7,7 @@ use std::{
 };
 
 use ipnet::IpNet;
+use osb_runtime::{SecureKind, SecureRuntime};
 use osb_service::log_file::LogFileOptions;
 use osb_store::{Location, PostgresOptions};
 use secrecy::{ExposeSecret, SecretString};
@@ -403,7 +404,7 @@ pub struct PostgresqlSection {
     pub connect_timeout_seconds: u32,
     /// Seconds that a request may wait for a connection.
     pub pool_timeout_seconds: f64,
-    /// Read for compatibility; this release has no snapshots.
+    /// Read for compatibility; snapshots are recovered by the reconciler.
     pub snapshot_recovery_interval_seconds: f64,
 }
 
@@ -477,19 +478,19 @@ pub struct SecureRuntimeSection {
 }
 
 impl SecureRuntimeSection {
-    /// Name of the OCI runtime for Docker; `None` means the engine's default.
+    /// The OCI runtime of sandboxes on Docker; `None` means the engine's default.
     #[must_use]
-    pub fn oci_runtime(&self) -> Option<String> {
-        let default = match self.kind.as_str() {
-            "gvisor" => "runsc",
-            "kata" => "kata-runtime",
+    pub fn runtime(&self) -> Option<SecureRuntime> {
+        let kind = match self.kind.as_str() {
+            "gvisor" => SecureKind::Gvisor,
+            "kata" => SecureKind::Kata,
             _ => return None,
         };
-        Some(
-            self.docker_runtime
-                .clone()
-                .unwrap_or_else(|| default.to_owned()),
-        )
+        let name = self.docker_runtime.as_deref().map(str::trim);
+        Some(SecureRuntime {
+            kind,
+            name: name.unwrap_or_else(|| kind.usual_runtime()).to_owned(),
+        })
     }
 }
 

@@ -105,9 +105,13 @@ impl LoadedConfig {
             "otel": config.otel,
             "history": config.history,
             "store": config.store,
+            "egress": config.egress,
+            "storage": config.storage,
             "secure_runtime": config.secure_runtime,
             "tenants": config.tenants,
             "quotas": config.quotas,
+            "pools": config.pools,
+            "templates": config.templates,
             "audit": config.audit,
             "webhooks": config.webhooks,
             "webhooks_delivery": config.webhooks_delivery,
@@ -115,6 +119,10 @@ impl LoadedConfig {
         let value = |key: &str| match (key, value_of(&sections, key)) {
             // The contract's default is no value; this is what is in force then.
             ("docker.api_timeout", Value::Null) => docker::API_TIMEOUT_SECONDS.into(),
+            // Absent where only the Kubernetes class is named; this is what Docker is asked for then.
+            ("secure_runtime.docker_runtime", Value::Null) => {
+                config.secure_runtime.runtime().map(|it| it.name).into()
+            }
             (_, value) => value,
         };
         let setting = |key: &&'static str| Setting {
@@ -301,6 +309,11 @@ auth_token = 'hunter11'
             "metrics.address",
             "otel.endpoint",
             "otel.traces_endpoint",
+            "egress.image",
+            "egress.otlp_endpoint",
+            "egress.requests",
+            "egress.limits",
+            "storage.host_is_local",
             "secure_runtime.docker_runtime",
             "secure_runtime.k8s_runtime_class",
             "quotas.sandboxes",
@@ -316,6 +329,16 @@ auth_token = 'hunter11'
             "tenants.auth_token",
         ];
         assert_eq!(absent, options);
+    }
+
+    #[test]
+    fn the_secure_runtime_in_force_is_shown() {
+        let text = "[runtime]\ntype = 'docker'\n[secure_runtime]\ntype = 'gvisor'\nk8s_runtime_class = 'c'";
+        let loaded = parse(PathBuf::from("a.toml"), text, &env).unwrap();
+        let shown = loaded.show(&env);
+        let mut settings = shown.settings.iter();
+        let named = settings.find(|it| it.key == "secure_runtime.docker_runtime");
+        assert_eq!(named.unwrap().value, "runsc");
     }
 
     #[test]

@@ -45,6 +45,7 @@ impl AccountActs<'_> {
 
     /// Changes a user, see [`Accounts::change_user`].
     pub(super) async fn change_user(&self, id: &str, edit: UserEdit) -> Result<User, AccountError> {
+        self.noted.set_object(id, None);
         let sets_password = edit.password.is_some();
         let ChangedUser { before, after } = self.accounts.change_user(id, edit).await?;
         let facts = facts::of_user_change(&before, &after, sets_password);
@@ -54,6 +55,7 @@ impl AccountActs<'_> {
 
     /// Deletes a user, see [`Accounts::delete_user`].
     pub(super) async fn delete_user(&self, id: &str) -> Result<(), AccountError> {
+        self.noted.set_object(id, None);
         let user = self.accounts.delete_user(id).await?;
         self.note_user(&user, facts::of_account(&user.name, user.role));
         Ok(())
@@ -69,6 +71,7 @@ impl AccountActs<'_> {
 
     /// Revokes a key, see [`Accounts::revoke_key`].
     pub(super) async fn revoke_key(&self, id: &str) -> Result<(), AccountError> {
+        self.noted.set_object(id, None);
         let key = self.accounts.revoke_key(id).await?;
         self.note_key(&key);
         Ok(())

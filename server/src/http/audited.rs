@@ -1,7 +1,7 @@
 //! Acts of requests for the audit trail: begun once the principal is known and there is room, finished
 //! with the answer.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     extract::{FromRequestParts, MatchedPath, OriginalUri, Request},
@@ -13,11 +13,20 @@ use osb_protocol::audit::{AuditActor, AuditEntry, AuditOutcome};
 use osb_runtime::Codes;
 use serde_json::{Map, Value};
 
-use super::{access, client, error, request_id::RequestId};
+use super::{access, client, error, extract, request_id::RequestId};
 use crate::{
     audit::{self, Act, ActOrigin, Action, AuditTrail},
     identity::{Principal, session_id},
 };
+
+/// Longest body, in bytes, in which the object of a refused call is looked for.
+const CALL_MAX: usize = 64 * 1024;
+/// Longest time that such a body may take.
+const CALL_TIME: Duration = Duration::from_secs(2);
+
+/// The object that a refused call of a server function names in its body.
+#[derive(Clone)]
+struct ObjectOfCall(String);
 
 /// The act of a request, for what a handler knows of it. Absent on routes that only read, and inert
 /// then.
@@ -49,6 +58,14 @@ impl Noted {
     pub(super) fn note(&self, name: &str, value: impl Into<Value>) {
         if let Some(act) = &self.0 {
             act.note(name, value.into());
+        }
+    }
+
+    /// Notes that the act was done or, with a status and a code, why not. For answers whose own status
+    /// does not say it.
+    pub(super) fn settle(&self, failure: Option<(StatusCode, &str)>) {
+        if let Some(act) = &self.0 {
+            act.settle(failure.map(|(status, code)| (status.as_u16(), code)));
         }
     }
 }
@@ -123,6 +140,39 @@ fn begin(trail: &AuditTrail, request: &mut Request) -> Option<Act> {
     Some(act)
 }
 
+/// Reads which object a call of a server function of the console is about, for [`deny`]. Such a call
+/// is refused before its function runs: its body is used up.
+pub(super) async fn read_object_of_call(request: &mut Request) {
+    let Some(action) = access::action(request) else {
+        return;
+    };
+    let path = request.extensions().get::<MatchedPath>();
+    if !path.is_some_and(|path| path.as_str().starts_with("/console/fn/")) {
+        return;
+    }
+    let body = std::mem::take(request.body_mut());
+    let Ok(body) = extract::read(body, CALL_MAX, CALL_TIME).await else {
+        return;
+    };
+    if let Some(object) = object_of_call(&body, action) {
+        request.extensions_mut().insert(ObjectOfCall(object));
+    }
+}
+
+/// The object that the body of a call names.
+fn object_of_call(body: &[u8], action: Action) -> Option<String> {
+    let member = match action {
+        Action::PoolUpdate | Action::PoolDelete => "name",
+        _ => "id",
+    };
+    let mut members = url::form_urlencoded::parse(body);
+    let (_, id) = members.find(|(name, _)| name == member)?;
+    Some(match action {
+        Action::SessionRevoke => session_id::shown(&id),
+        _ => id.into_owned(),
+    })
+}
+
 /// Records a request that is refused before it is served.
 pub(super) fn deny(
     trail: &AuditTrail,
@@ -158,9 +208,13 @@ pub(super) fn denial(
     entry
 }
 
-/// The id in the path of a request: what stands for the first parameter of its route.
+/// The id in a call that was read, else in the path of a request: what stands for the first parameter
+/// of its route.
 fn object_of(request: &Request, action: Action) -> Option<String> {
     let extensions = request.extensions();
+    if let Some(ObjectOfCall(id)) = extensions.get() {
+        return Some(id.clone());
+    }
     let template = extensions.get::<MatchedPath>()?.as_str();
     let uri = match extensions.get::<OriginalUri>() {
         Some(OriginalUri(uri)) => uri,
@@ -182,7 +236,17 @@ fn first_parameter<'a>(template: &str, path: &'a str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use super::first_parameter;
+    use super::{Action, first_parameter, object_of_call};
+
+    #[test]
+    fn the_object_of_a_call_is_in_its_body() {
+        let found = |body: &str, action| object_of_call(body.as_bytes(), action);
+        let (delete, pool) = (Action::SandboxDelete, Action::PoolUpdate);
+        assert_eq!(found("wait=1&id=a%2Fb", delete).as_deref(), Some("a/b"));
+        assert_eq!(found("ids[0]=a", delete), None);
+        assert_eq!(found("name=p&form[name]=q", pool).as_deref(), Some("p"));
+        assert_eq!(found("", delete), None);
+    }
 
     #[test]
     fn the_object_is_the_first_parameter_of_the_path() {

@@ -1,5 +1,7 @@
 //! The one place that turns errors into HTTP answers (contract: lifecycle §1.3, §13, §A12).
 
+use std::{num::NonZeroU32, time::Duration};
+
 use axum::{
     Json,
     response::{IntoResponse, Response},
@@ -13,7 +15,8 @@ use osb_runtime::{Codes, Fault, RuntimeError, Vocabulary};
 use osb_service::ErrorChain;
 use osb_store::StoreError;
 
-use crate::sandbox::{Error, VolumeFault, quota::QuotaError};
+use super::error_codes;
+use crate::sandbox::{Error, quota::QuotaError};
 
 /// Seconds after which a client may try again when the runtime is away.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("1");
@@ -27,6 +30,8 @@ pub struct ApiError {
     fault: Option<Fault>,
     /// For the log, not for clients.
     cause: Option<String>,
+    /// Seconds after which a client may try again, if not after the usual time.
+    retry: Option<NonZeroU32>,
     /// Whether the log has no line for it: clients without a key can cause many such answers.
     unlogged: bool,
 }
@@ -47,6 +52,7 @@ impl ApiError {
             body: ErrorBody::new(code, message),
             fault: None,
             cause: None,
+            retry: None,
             unlogged: false,
         }
     }
@@ -67,6 +73,16 @@ impl ApiError {
     #[must_use]
     pub(super) fn unlogged(mut self) -> Self {
         self.unlogged = true;
+        self
+    }
+
+    /// Has the client of an exhausted pool wait for as long as creates wait for a sandbox of a pool.
+    #[must_use]
+    pub(super) fn after_pool(mut self, acquisition: Duration) -> Self {
+        if self.body.code == code::POOL_EXHAUSTED {
+            let seconds = acquisition.as_secs() + u64::from(acquisition.subsec_nanos() > 0);
+            self.retry = NonZeroU32::new(u32::try_from(seconds).unwrap_or(u32::MAX).max(1));
+        }
         self
     }
 
@@ -96,7 +112,8 @@ impl ApiError {
             StatusCode::TOO_MANY_REQUESTS,
         ];
         if later.contains(&self.status) {
-            response.headers_mut().insert(RETRY_AFTER, RETRY_SECONDS);
+            let retry = self.retry.map_or(RETRY_SECONDS, |it| it.get().into());
+            response.headers_mut().insert(RETRY_AFTER, retry);
         }
         // Marks the answer as ours, unlike one that a sandbox gave.
         if !self.unlogged {
@@ -185,14 +202,18 @@ fn status_and_code(error: &Error) -> (StatusCode, Code) {
         Error::Quota(QuotaError::Exceeded { .. } | QuotaError::DiskFull { .. }) => {
             (S::FORBIDDEN, code::QUOTA_EXCEEDED)
         }
+        Error::Snapshot(error) => error_codes::snapshot(error),
+        Error::Pool(error) => error_codes::pool(error),
+        Error::Template(error) => error_codes::template(error),
         Error::Quota(QuotaError::Unlimited { .. }) => (S::BAD_REQUEST, code::INVALID_PARAMETER),
-        Error::Volume { fault, .. } => (S::BAD_REQUEST, volume(*fault)),
+        Error::Volume { fault, .. } => (S::BAD_REQUEST, error_codes::volume(*fault)),
         Error::Label(_) => (S::BAD_REQUEST, code::INVALID_METADATA_LABEL),
         Error::ReservedLabel(_) => (S::BAD_REQUEST, code::RESERVED_METADATA_LABEL),
         Error::Entrypoint(_) => (S::BAD_REQUEST, code::INVALID_ENTRYPOINT),
         Error::Unsupported { feature, .. } => unsupported(*feature),
         Error::ExpiryPassed => (S::BAD_REQUEST, code::INVALID_EXPIRATION),
         Error::NoSuchCommand(_) => (S::CONFLICT, code::CONFLICT),
+        Error::NoNetworkPolicy(_) => (S::BAD_GATEWAY, code::BACKEND_CONNECTION_FAILED),
         Error::NoExpiry(_) | Error::Shortens { .. } => (S::CONFLICT, code::INVALID_EXPIRATION),
         Error::Port => (S::BAD_REQUEST, code::INVALID_PORT),
         // The one endpoint error that SDKs poll, on every runtime (contract: clients rule 20).
@@ -205,18 +226,6 @@ fn status_and_code(error: &Error) -> (StatusCode, Code) {
         Error::ShuttingDown => (S::SERVICE_UNAVAILABLE, code::OVERLOADED),
     };
     (status, code.into())
-}
-
-fn volume(fault: VolumeFault) -> &'static str {
-    match fault {
-        VolumeFault::DuplicateName => code::DUPLICATE_VOLUME_NAME,
-        VolumeFault::SubPath => code::INVALID_SUB_PATH,
-        VolumeFault::HostPath => code::INVALID_HOST_PATH,
-        VolumeFault::OssfsBucket => code::INVALID_OSSFS_BUCKET,
-        VolumeFault::OssfsEndpoint => code::INVALID_OSSFS_ENDPOINT,
-        VolumeFault::OssfsOption => code::INVALID_OSSFS_OPTION,
-        VolumeFault::OssfsCredentials => code::INVALID_OSSFS_CREDENTIALS,
-    }
 }
 
 /// What a request gets that asks for a feature which the runtime lacks. Routes of such a feature
@@ -247,11 +256,17 @@ fn runtime(error: &RuntimeError) -> (StatusCode, Code) {
         RuntimeError::Unavailable { .. } => {
             (S::SERVICE_UNAVAILABLE, code::RUNTIME_UNAVAILABLE.into())
         }
+        RuntimeError::Volume { failure, .. } => {
+            let (status, code) = error_codes::volume_failure(*failure);
+            (status, code.into())
+        }
         RuntimeError::ImagePull { .. } => internal(Fault::ImagePull),
         RuntimeError::Refused { .. } | RuntimeError::NoNetwork(_) => {
             (S::BAD_REQUEST, code::INVALID_PARAMETER.into())
         }
-        RuntimeError::NoPort { .. } | RuntimeError::Start { .. } => internal(Fault::Start),
+        RuntimeError::NoPort { .. }
+        | RuntimeError::Start { .. }
+        | RuntimeError::ExecdSilent { .. } => internal(Fault::Start),
         RuntimeError::Execd { .. } => internal(Fault::ExecdDistribution),
         RuntimeError::Remove { .. } => internal(Fault::Delete),
         RuntimeError::NotRunning(_) => (S::CONFLICT, Fault::WrongState.into()),
@@ -262,9 +277,19 @@ fn runtime(error: &RuntimeError) -> (StatusCode, Code) {
             let (status, code) = unsupported(*feature);
             (status, code.into())
         }
-        RuntimeError::NoSnapshot(_) => (S::NOT_FOUND, code::SNAPSHOT_NOT_FOUND.into()),
-        RuntimeError::NoPool(_) => (S::NOT_FOUND, code::POOL_NOT_FOUND.into()),
-        RuntimeError::PoolEmpty(_) => (S::TOO_MANY_REQUESTS, code::POOL_EXHAUSTED.into()),
+        // The server knows the snapshot, or it would not have asked for it.
+        RuntimeError::NoSnapshot(_) => (S::CONFLICT, code::SNAPSHOT_INVALID_RESTORE_CONFIG.into()),
+        RuntimeError::Uncapturable { .. } => {
+            (S::CONFLICT, code::SNAPSHOT_UNSUPPORTED_RUNTIME.into())
+        }
+        RuntimeError::SnapshotInUse { .. } => (S::CONFLICT, code::SNAPSHOT_DELETE_CONFLICT.into()),
+        // Like one that was never made (contract: lifecycle §A3).
+        RuntimeError::NoTemplate(_) => (S::NOT_FOUND, code::TEMPLATE_NOT_FOUND.into()),
+        RuntimeError::TemplateInUse { .. } => (S::CONFLICT, code::TEMPLATE_CONFLICT.into()),
+        // No request waits for a capture or a build, so none gets these.
+        RuntimeError::Capture { .. }
+        | RuntimeError::CaptureTimedOut { .. }
+        | RuntimeError::Build { .. } => (S::INTERNAL_SERVER_ERROR, code::UNKNOWN_ERROR.into()),
         RuntimeError::NotFound(_) => (S::NOT_FOUND, Fault::NotFound.into()),
         RuntimeError::Other { .. } => internal(Fault::Query),
     }
@@ -327,7 +352,10 @@ impl IntoResponse for ApiError {
 
 #[cfg(test)]
 mod tests {
+    use osb_runtime::VolumeFailure;
+
     use super::*;
+    use crate::sandbox::VolumeFault;
 
     #[test]
     fn every_error_has_the_contracts_status_and_code() {
@@ -380,9 +408,36 @@ mod tests {
                 400,
                 "VOLUME::INVALID_SUB_PATH",
             ),
+            (
+                RuntimeError::Volume {
+                    index: 0,
+                    member: "subPath",
+                    failure: VolumeFailure::SubPath,
+                    reason: words(),
+                }
+                .into(),
+                400,
+                "VOLUME::INVALID_SUB_PATH",
+            ),
+            (
+                RuntimeError::Volume {
+                    index: 0,
+                    member: "ossfs",
+                    failure: VolumeFailure::OssfsMount,
+                    reason: words(),
+                }
+                .into(),
+                500,
+                "VOLUME::OSSFS_MOUNT_FAILED",
+            ),
             (Error::NotFound(id()), 404, "DOCKER::SANDBOX_NOT_FOUND"),
             (Error::ExpiryPassed, 400, "DOCKER::INVALID_EXPIRATION"),
             (Error::NoSuchCommand(id()), 409, "GENERAL::CONFLICT"),
+            (
+                Error::NoNetworkPolicy(id()),
+                502,
+                "BACKEND_CONNECTION_FAILED",
+            ),
             (Error::NoExpiry(id()), 409, "DOCKER::INVALID_EXPIRATION"),
             (Error::Port, 400, "DOCKER::INVALID_PORT"),
             (

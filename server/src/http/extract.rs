@@ -6,7 +6,7 @@ use axum::{
     body::{Body, Bytes},
     extract::{FromRequest, FromRequestParts, Path, Request},
 };
-use http::{StatusCode, header::CONTENT_TYPE, request::Parts};
+use http::{HeaderMap, StatusCode, header::CONTENT_TYPE, request::Parts};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use osb_protocol::{FieldError, SandboxId, error::code};
 use serde::de::DeserializeOwned;
@@ -30,36 +30,95 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
-        let is_json = request.headers().get(CONTENT_TYPE).is_some_and(|value| {
-            let essence = value
-                .to_str()
-                .unwrap_or_default()
-                .split(';')
-                .next()
-                .unwrap_or_default();
-            let essence = essence.trim().to_ascii_lowercase();
-            essence == "application/json" || essence.ends_with("+json")
-        });
-        if !is_json {
-            drain(request.into_body()).await;
-            let message = "the body must be JSON with Content-Type: application/json";
-            return Err(whole_body("json_invalid", message));
-        }
-        let bytes = read(request.into_body(), JSON_BODY_MAX, JSON_BODY_TIME).await?;
-        if bytes.trim_ascii().is_empty() {
-            return Err(whole_body("json_invalid", "the body is empty"));
-        }
-        serde_json::from_slice(&bytes).map(Self).map_err(|error| {
-            let (line, column) = (error.line(), error.column());
-            // The library distinguishes this error from others by its message only.
-            let what = match error.to_string().starts_with("recursion limit") {
-                true => "nested deeper than 127 levels",
-                false => "not valid JSON",
-            };
-            let message = format!("the body is {what} (line {line}, column {column})");
-            whole_body("json_invalid", message)
-        })
+        let (parts, body) = request.into_parts();
+        let bytes = json_text(&parts.headers, body).await?;
+        parse(&bytes).map(Self)
     }
+}
+
+/// A JSON body that may be absent, which is the same as an empty object. So is a null.
+pub(super) struct OptionalJsonBody(JsonBody);
+
+impl OptionalJsonBody {
+    /// The members of the object.
+    ///
+    /// # Errors
+    /// 422 when the body is anything else.
+    pub(super) fn into_members(self) -> Result<Map<String, Value>, ApiError> {
+        self.0.into_members()
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for OptionalJsonBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        let bytes = read(body, JSON_BODY_MAX, JSON_BODY_TIME).await?;
+        let value = match bytes.trim_ascii() {
+            b"" => Value::Null,
+            _ => parse(&json_text(&parts.headers, Body::from(bytes)).await?)?,
+        };
+        Ok(Self(JsonBody(match value {
+            Value::Null => Value::Object(Map::new()),
+            value => value,
+        })))
+    }
+}
+
+fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        // The library distinguishes this error from others by its message only.
+        let what = match error.to_string().starts_with("recursion limit") {
+            true => "nested deeper than 127 levels",
+            false => "not valid JSON",
+        };
+        let message = format!("the body is {what} (line {line}, column {column})");
+        whole_body("json_invalid", message)
+    })
+}
+
+/// The text of a JSON body, which need not be valid.
+///
+/// # Errors
+/// 422 when the headers call it something else or it is empty, and those of [`read`].
+pub(super) async fn json_text(headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
+    json_text_within(headers, body, JSON_BODY_MAX).await
+}
+
+/// Reads a JSON body that may have `more` bytes than others.
+///
+/// # Errors
+/// 422 when it is not JSON, and those of [`read`].
+pub(super) async fn larger_json(request: Request, more: usize) -> Result<JsonBody, ApiError> {
+    let (parts, body) = request.into_parts();
+    let most = JSON_BODY_MAX.saturating_add(more);
+    let bytes = json_text_within(&parts.headers, body, most).await?;
+    parse(&bytes).map(JsonBody)
+}
+
+async fn json_text_within(headers: &HeaderMap, body: Body, most: usize) -> Result<Bytes, ApiError> {
+    let is_json = headers.get(CONTENT_TYPE).is_some_and(|value| {
+        let essence = value
+            .to_str()
+            .unwrap_or_default()
+            .split(';')
+            .next()
+            .unwrap_or_default();
+        let essence = essence.trim().to_ascii_lowercase();
+        essence == "application/json" || essence.ends_with("+json")
+    });
+    if !is_json {
+        drain(body).await;
+        let message = "the body must be JSON with Content-Type: application/json";
+        return Err(whole_body("json_invalid", message));
+    }
+    let bytes = read(body, most, JSON_BODY_TIME).await?;
+    if bytes.trim_ascii().is_empty() {
+        return Err(whole_body("json_invalid", "the body is empty"));
+    }
+    Ok(bytes)
 }
 
 impl JsonBody {
@@ -165,6 +224,22 @@ impl Query {
             .filter(|(key, _)| key == name)
             .map(|(_, value)| value.clone())
             .collect()
+    }
+
+    /// Number and size of the wanted page.
+    ///
+    /// # Errors
+    /// 422 with what is out of range.
+    pub(super) fn page(&self, size: usize, size_max: usize) -> Result<(usize, usize), ApiError> {
+        let page = self.number("page", 1, 1..=usize::MAX);
+        let page_size = self.number("pageSize", size, 1..=size_max);
+        match (page, page_size) {
+            (Ok(page), Ok(page_size)) => Ok((page, page_size)),
+            (page, page_size) => {
+                let errors = [page.err(), page_size.err()].into_iter().flatten();
+                Err(ApiError::invalid(errors.collect()))
+            }
+        }
     }
 
     /// A whole number within bounds; `default` when absent.

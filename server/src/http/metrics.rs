@@ -43,6 +43,10 @@ async fn render(app: &AppState) -> String {
         1.0,
     );
     sandboxes(app, &mut page).await;
+    snapshots(app, &mut page).await;
+    templates(app, &mut page).await;
+    warm_sidecars(app, &mut page);
+    pools(app, &mut page);
     webhooks(app, &mut page).await;
     requests(app, &mut page);
     audit(app, &mut page);
@@ -122,6 +126,112 @@ async fn sandboxes(app: &AppState, page: &mut Page) {
     );
     for (outcome, count) in service.tally().ends() {
         page.sample(name, &[("outcome", outcome)], number(count));
+    }
+}
+
+async fn snapshots(app: &AppState, page: &mut Page) {
+    // A store that does not answer is seen in `opensandbox_ready`.
+    let totals = tokio::time::timeout(READY_WAIT, app.unscoped.snapshot_totals()).await;
+    let Ok(Ok(Some(totals))) = totals else {
+        return;
+    };
+    let name = "opensandbox_snapshots";
+    page.head(name, "gauge", "Snapshots by state.");
+    for total in &totals {
+        let state = [("state", total.state.as_str())];
+        page.sample(name, &state, number(total.count));
+    }
+    let bytes: u64 = totals.iter().map(|total| total.bytes).sum();
+    page.one(
+        "opensandbox_snapshot_bytes",
+        "gauge",
+        "Disk that only snapshots take, as far as their sizes are known.",
+        &[],
+        number(bytes),
+    );
+}
+
+async fn templates(app: &AppState, page: &mut Page) {
+    let totals = tokio::time::timeout(READY_WAIT, app.unscoped.template_totals()).await;
+    let Ok(Ok(Some(totals))) = totals else {
+        return;
+    };
+    let name = "opensandbox_templates";
+    page.head(name, "gauge", "Templates by phase.");
+    for total in &totals {
+        let phase = [("phase", total.phase.as_str())];
+        page.sample(name, &phase, number(total.count));
+    }
+    let bytes: u64 = totals.iter().map(|total| total.bytes).sum();
+    page.one(
+        "opensandbox_template_bytes",
+        "gauge",
+        "Size of the images that were built for templates, as far as it is known.",
+        &[],
+        number(bytes),
+    );
+}
+
+/// Absent where there are none.
+fn warm_sidecars(app: &AppState, page: &mut Page) {
+    let Some(warm) = app.unscoped.warm_sidecars() else {
+        return;
+    };
+    page.one(
+        "opensandbox_egress_warm_sidecars_wanted",
+        "gauge",
+        "Egress sidecars that are to wait for a create.",
+        &[],
+        number(warm.wanted),
+    );
+    page.one(
+        "opensandbox_egress_warm_sidecars",
+        "gauge",
+        "Egress sidecars that wait for a create.",
+        &[],
+        number(warm.waiting),
+    );
+    let name = "opensandbox_egress_warm_claims_total";
+    page.head(
+        name,
+        "counter",
+        "Creates with a network policy: hit (the sidecar was ready), miss (none was) and failure (the \
+         ready one did not work).",
+    );
+    for (outcome, count) in [
+        ("hit", warm.hits),
+        ("miss", warm.misses),
+        ("failure", warm.failures),
+    ] {
+        page.sample(name, &[("outcome", outcome)], number(count));
+    }
+}
+
+/// Absent where there are none.
+fn pools(app: &AppState, page: &mut Page) {
+    let Some(counts) = app.unscoped.pool_counts().filter(|all| !all.is_empty()) else {
+        return;
+    };
+    let name = "opensandbox_pool_sandboxes";
+    page.head(
+        name,
+        "gauge",
+        "Sandboxes of each pool: warming (being started), ready (waiting for a claim) and claimed.",
+    );
+    for ((tenant, pool), counts) in &counts {
+        let tenant = tenant.as_deref().unwrap_or_default();
+        for (state, count) in [
+            ("warming", counts.warming),
+            ("ready", counts.ready),
+            ("claimed", counts.claimed),
+        ] {
+            let labels = [
+                ("tenant", tenant),
+                ("pool", pool.as_str()),
+                ("state", state),
+            ];
+            page.sample(name, &labels, number(count));
+        }
     }
 }
 

@@ -40,6 +40,18 @@ impl Modify for ApiKeyHeader {
         let tag = |name, text| TagBuilder::new().name(name).description(Some(text)).build();
         document.tags = Some(vec![
             tag("sandboxes", "Make, find, change and delete sandboxes"),
+            tag(
+                "snapshots",
+                "Keep the file systems of sandboxes, and create others from them",
+            ),
+            tag(
+                "pools",
+                "Keep sandboxes ready, so that a create need not start one",
+            ),
+            tag(
+                "templates",
+                "Make images ready, with what sandboxes from them run",
+            ),
             tag("endpoints", "Reach ports of a sandbox"),
             tag("diagnostics", "Find out why a sandbox does not work"),
             tag("metrics", "What SDKs report"),

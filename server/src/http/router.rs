@@ -9,11 +9,10 @@ use axum::{
 };
 use http::{Method, StatusCode, header::ACCEPT};
 use osb_protocol::error::code;
-use utoipa_swagger_ui::SwaggerUi;
 
 use super::{
     app::AppState,
-    audited, auth, cors,
+    audited, auth, cors, docs,
     edge::{Edge, EdgeRules},
     error::ApiError,
     lifecycle, metrics, openapi, overload, proxy,
@@ -54,8 +53,7 @@ pub fn routes(app: AppState, console: Router) -> Router {
         .route("/sandboxes/{id}/proxy/{port}/", any(proxy::proxy))
         .route("/sandboxes/{id}/proxy/{port}/{*path}", any(proxy::proxy));
     let keys_required = app.keys.is_required();
-    let docs =
-        SwaggerUi::new("/docs").url("/openapi.json", openapi::document_for(runtime, features));
+    let docs = docs::routes(openapi::document_for(runtime, features));
     let api = keyed
         .merge(openapi::open().split_for_parts().0)
         .merge(root)

@@ -6,7 +6,7 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, Read, Seek, SeekFrom, Write},
-    net::{IpAddr, Ipv4Addr, ToSocketAddrs, UdpSocket},
+    net::{ToSocketAddrs, UdpSocket},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     time::Duration,
@@ -20,6 +20,7 @@ use osb_store::{Location, tools};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 
+use super::local_server;
 use crate::{
     address::{self, MASK},
     config::{Config, Env, LoadedConfig, RuntimeType, ShownConfig},
@@ -238,28 +239,10 @@ struct RunningServer<'a> {
 
 impl<'a> RunningServer<'a> {
     fn of(config: &'a Config) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
-        let server = &config.server;
-        let scheme = if server.tls.files().is_some() {
-            "https"
-        } else {
-            "http"
-        };
-        let host = match server.host.parse::<IpAddr>() {
-            Ok(IpAddr::V6(address)) if !address.is_unspecified() => format!("[{address}]"),
-            Ok(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
-            _ => server.host.clone(),
-        };
-        // The certificate is for the server's public name.
-        let client = reqwest::Client::builder()
-            .timeout(WAIT)
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .tls_danger_accept_invalid_certs(true)
-            .build()?;
         Ok(Self {
             config,
-            client,
-            base: format!("{scheme}://{host}:{}", server.port),
+            client: local_server::client(WAIT)?,
+            base: local_server::base_url(&config.server),
         })
     }
 

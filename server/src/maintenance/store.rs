@@ -1,10 +1,14 @@
-//! `store backup`, `store restore` and `store check`.
+//! `store backup`, `store restore`, `store check` and `migrate-snapshots`.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use osb_protocol::WireTime;
-use osb_store::tools::{self, Written};
+use osb_store::{
+    Location, PostgresOptions,
+    tools::{self, SnapshotMigration, Written},
+};
+use secrecy::SecretString;
 
 use crate::config::Config;
 
@@ -39,6 +43,40 @@ pub async fn restore(config: &Config, file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Copies the snapshots of another server into the configured store, or into the one in PostgreSQL that
+/// `to` names, and prints how many (contract: lifecycle A10).
+///
+/// # Errors
+/// When the file or the store cannot be read; then nothing was copied.
+pub async fn migrate_snapshots(
+    config: &Config,
+    from: &Path,
+    to: Option<SecretString>,
+    dry_run: bool,
+) -> anyhow::Result<()> {
+    let to = match to {
+        None => config.store.location(),
+        Some(dsn) => Location::Postgres(PostgresOptions {
+            dsn,
+            ..config.store.postgresql.options()
+        }),
+    };
+    let done = tools::migrate_snapshots(from, &to, dry_run).await?;
+    println!("{}", migrated(done, dry_run));
+    Ok(())
+}
+
+/// The line that programs read.
+fn migrated(done: SnapshotMigration, dry_run: bool) -> String {
+    let SnapshotMigration {
+        total,
+        migrated,
+        skipped,
+    } = done;
+    let what = if dry_run { "dry-run" } else { "migrated" };
+    format!("Snapshots {what}: total={total}, migrated={migrated}, skipped={skipped}")
+}
+
 /// Looks for damage and prints what it finds; `true` if there is none.
 ///
 /// # Errors
@@ -61,4 +99,26 @@ pub async fn check(config: &Config, json: bool) -> anyhow::Result<bool> {
     }
     println!("{}", if found.is_sound() { "sound" } else { "damaged" });
     Ok(found.is_sound())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_migration_prints_the_lines_of_the_contract() {
+        let done = SnapshotMigration {
+            total: 3,
+            migrated: 1,
+            skipped: 2,
+        };
+        assert_eq!(
+            migrated(done, false),
+            "Snapshots migrated: total=3, migrated=1, skipped=2"
+        );
+        assert_eq!(
+            migrated(done, true),
+            "Snapshots dry-run: total=3, migrated=1, skipped=2"
+        );
+    }
 }

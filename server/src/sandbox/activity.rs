@@ -6,19 +6,23 @@ use osb_store::{HistoryEntry, Outcome};
 
 use super::{Error, Record, Service, lifecycle::now};
 
-/// Hours that are counted, the present one included.
-pub const HOURS: usize = 24;
+/// Time that is looked at.
+const DAY_MS: i64 = 24 * HOUR_MS;
 /// Most ended sandboxes that are looked at.
 const ENDED_MAX: u32 = 5_000;
 /// Ended sandboxes that are read from the store at once.
 const PAGE: u32 = 500;
 const HOUR_MS: i64 = 3_600_000;
 
-/// What has happened within the last hours.
+/// What has happened within a day.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
-    /// Creates and failures of each hour, oldest first.
+    /// Creates and failures of each hour, oldest first. The day begins within the first one.
     pub hours: Vec<Hour>,
+    /// Sandboxes that were asked for and exist.
+    pub created_present: usize,
+    /// Sandboxes that were asked for and ended.
+    pub created_ended: usize,
     /// Times of creates that succeeded, from acceptance to readiness, in milliseconds, ascending.
     pub create_ms: Vec<i64>,
     /// Failures, newest first.
@@ -43,6 +47,8 @@ pub struct Hour {
 pub struct Failure {
     /// The sandbox.
     pub id: SandboxId,
+    /// Whether it is gone.
+    pub has_ended: bool,
     /// Its label `name`.
     pub name: Option<String>,
     /// When.
@@ -80,17 +86,18 @@ impl Service {
 /// What was counted so far.
 struct Counted {
     activity: Activity,
-    /// Beginning of the first hour, in Unix milliseconds.
+    /// Beginning of the day, in Unix milliseconds: what happened then is outside. This is the bound of
+    /// `age<24h` in the filter of the list, to which the numbers lead.
     first_ms: i64,
-    /// Whether everything else ended before the first hour.
+    /// Whether everything else ended before the day.
     is_complete: bool,
 }
 
 impl Counted {
-    /// Counts the hours up to this moment.
+    /// Counts the day up to this moment.
     fn until(now: WireTime) -> Self {
-        let last = now.unix_ms().div_euclid(HOUR_MS);
-        let first = last - i64::try_from(HOURS - 1).unwrap_or_default();
+        let first_ms = now.unix_ms() - DAY_MS;
+        let (first, last) = (hour_of(first_ms), hour_of(now.unix_ms()));
         let hour = |hour: i64| Hour {
             start: WireTime::from_unix_ms(hour * HOUR_MS).unwrap_or(now),
             creates: 0,
@@ -101,20 +108,30 @@ impl Counted {
                 hours: (first..=last).map(hour).collect(),
                 ..Activity::default()
             },
-            first_ms: first * HOUR_MS,
+            first_ms,
             is_complete: false,
         }
     }
 
+    /// The hour of a moment within the day. One that a clock put into the future is in the last.
     fn hour(&mut self, at: WireTime) -> Option<&mut Hour> {
-        let hour = (at.unix_ms() - self.first_ms).div_euclid(HOUR_MS);
-        self.activity.hours.get_mut(usize::try_from(hour).ok()?)
+        let (at, first) = (at.unix_ms(), self.first_ms);
+        let last = self.activity.hours.len().checked_sub(1)?;
+        let place = usize::try_from(hour_of(at) - hour_of(first)).ok()?;
+        let is_within = at > first;
+        let hours = &mut self.activity.hours;
+        is_within.then(|| hours.get_mut(place.min(last))).flatten()
     }
 
-    fn add_create(&mut self, at: WireTime, ready_ms: Option<i64>) {
+    fn add_create(&mut self, at: WireTime, ready_ms: Option<i64>, has_ended: bool) {
         if let Some(hour) = self.hour(at) {
             hour.creates += 1;
-            self.activity.create_ms.extend(ready_ms);
+            let activity = &mut self.activity;
+            activity.create_ms.extend(ready_ms);
+            match has_ended {
+                true => activity.created_ended += 1,
+                false => activity.created_present += 1,
+            }
         }
     }
 
@@ -132,11 +149,13 @@ impl Counted {
         self.add_create(
             sandbox.created_at,
             took(at(Stage::Accepted), at(Stage::Ready)),
+            false,
         );
         if sandbox.status.state == SandboxState::Failed {
             let status = &sandbox.status;
             self.add_failure(Failure {
                 id: sandbox.id.clone(),
+                has_ended: false,
                 name: name(&sandbox.metadata),
                 at: status.last_transition_at.unwrap_or(sandbox.created_at),
                 reason: status.reason.clone().unwrap_or_default(),
@@ -147,7 +166,7 @@ impl Counted {
 
     fn add_ended(&mut self, entry: HistoryEntry) {
         // Entries come in the order of their ends.
-        if entry.ended_at.unix_ms() < self.first_ms {
+        if entry.ended_at.unix_ms() <= self.first_ms {
             self.is_complete = true;
             return;
         }
@@ -159,10 +178,12 @@ impl Counted {
         self.add_create(
             entry.created_at,
             took(at(Stage::Accepted), at(Stage::Ready)),
+            true,
         );
         if matches!(entry.outcome, Outcome::CreateFailed | Outcome::Vanished) {
             self.add_failure(Failure {
                 name: name(&entry.spec.metadata),
+                has_ended: true,
                 id: entry.id,
                 at: entry.ended_at,
                 reason: entry.reason,
@@ -180,6 +201,11 @@ impl Counted {
         activity.is_cut = !self.is_complete;
         activity
     }
+}
+
+/// The number of the hour of a moment in Unix milliseconds.
+fn hour_of(ms: i64) -> i64 {
+    ms.div_euclid(HOUR_MS)
 }
 
 fn took(accepted: Option<WireTime>, ready: Option<WireTime>) -> Option<i64> {
@@ -230,14 +256,14 @@ mod tests {
         let mut counted = Counted::until(at(now));
         counted.add_ended(entry("a", now - 60_000, now, Outcome::Deleted));
         counted.add_ended(entry("b", now - 60_000, now - 1, Outcome::CreateFailed));
-        // Created before the first hour, ended within it.
-        let first = now - HOUR_MS * 23;
-        counted.add_ended(entry("c", first - HOUR_MS, first, Outcome::Vanished));
+        // Created before the day, ended within it.
+        let first = now - DAY_MS;
+        counted.add_ended(entry("c", first, first + 1, Outcome::Vanished));
         assert!(!counted.is_complete);
-        counted.add_ended(entry("d", 0, first - HOUR_MS, Outcome::Vanished));
+        counted.add_ended(entry("d", 0, first, Outcome::Vanished));
         assert!(counted.is_complete);
         let activity = counted.finish();
-        assert_eq!(activity.hours.len(), HOURS);
+        assert_eq!(activity.hours.len(), 25, "the first and the last are parts");
         let counts: Vec<_> = activity
             .hours
             .iter()
@@ -245,7 +271,8 @@ mod tests {
             .filter(|counts| *counts != (0, 0))
             .collect();
         assert_eq!(counts, [(0, 1), (2, 1)]);
-        assert_eq!(activity.hours[HOURS - 1].start, at(1_000 * HOUR_MS));
+        assert_eq!(activity.hours[24].start, at(1_000 * HOUR_MS));
+        assert_eq!((activity.created_present, activity.created_ended), (0, 2));
         assert_eq!(activity.create_ms, [700], "of those that became ready");
         let failed: Vec<_> = activity.failures.iter().map(|it| it.id.as_str()).collect();
         assert_eq!(failed, ["b", "c"]);

@@ -24,6 +24,14 @@ impl Service {
         &self.inner.trail
     }
 
+    /// Notes the id of the sandbox that the act is about, before anything may refuse it. Whose sandbox
+    /// it is follows with [`Self::note_sandbox`], once the caller may know that.
+    pub(super) fn note_sandbox_id(&self, id: &SandboxId) {
+        if let Some(act) = &self.act {
+            act.set_object(id.as_str());
+        }
+    }
+
     /// Notes the sandbox that the act is about.
     pub(super) fn note_sandbox(&self, id: &SandboxId) {
         let Some(act) = &self.act else {
@@ -45,11 +53,17 @@ impl Service {
         act.set_tenant(origin.tenant.as_deref());
         act.note("image", json!(origin.source.to_string()));
         act.note("resources", json!(origin.resources));
+        if let Some(pool) = &origin.pool {
+            act.note("pool", json!(pool.as_ref()));
+        }
         if let Expiry::At(at) = origin.expiry {
             act.note("expiresAt", json!(at));
         }
         if !origin.metadata.is_empty() {
             act.note("metadata", json!(origin.metadata));
+        }
+        if !origin.volumes.is_empty() {
+            act.note("volumes", json!(origin.volumes));
         }
     }
 

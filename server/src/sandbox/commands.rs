@@ -22,7 +22,10 @@ use osb_runtime::{EXECD_PORT, Phase};
 use osb_service::ErrorChain;
 use osb_store::ReportedCommand;
 use secrecy::ExposeSecret;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until, timeout, timeout_at},
+};
 use tracing::{debug, warn};
 
 use super::{Error, Facts, Service, lifecycle::now};
@@ -52,7 +55,7 @@ const TEXT_MAX: usize = 2048;
 /// How far the reports of each sandbox were read.
 #[derive(Debug, Default)]
 pub(super) struct CommandReports {
-    reports: Mutex<HashMap<SandboxId, Arc<tokio::sync::Mutex<Report>>>>,
+    reports: Mutex<HashMap<SandboxId, Arc<Reports>>>,
     /// Held while commands are written: however many sandboxes report, every other write to the store
     /// waits for one batch of them at most.
     writing: Arc<tokio::sync::Mutex<()>>,
@@ -60,6 +63,14 @@ pub(super) struct CommandReports {
 }
 
 /// The reports of one sandbox.
+#[derive(Debug, Default)]
+struct Reports {
+    report: tokio::sync::Mutex<Report>,
+    /// Notified when a command began or ended that the server knows of.
+    news: Notify,
+}
+
+/// How far the reports of one sandbox were read.
 #[derive(Debug, Default)]
 struct Report {
     read: Read,
@@ -74,9 +85,15 @@ struct Read {
 }
 
 impl CommandReports {
-    fn reports(&self) -> MutexGuard<'_, HashMap<SandboxId, Arc<tokio::sync::Mutex<Report>>>> {
+    fn reports(&self) -> MutexGuard<'_, HashMap<SandboxId, Arc<Reports>>> {
         // The map is whole after every operation, so a panic elsewhere does not spoil it.
         self.reports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those of one sandbox.
+    fn of(&self, id: &SandboxId) -> Arc<Reports> {
+        let mut reports = self.reports();
+        Arc::clone(reports.entry(id.clone()).or_default())
     }
 }
 
@@ -101,6 +118,16 @@ pub(super) fn start(service: Service) {
                 }
             }
         });
+}
+
+/// The error for an execd that does not answer.
+fn silent(id: &SandboxId, why: &dyn std::fmt::Display) -> Error {
+    debug!(sandbox = %id, error = %why, "a command is not found");
+    Error::Unreachable {
+        id: id.clone(),
+        port: EXECD_PORT,
+        reason: "execd does not answer",
+    }
 }
 
 impl Service {
@@ -131,6 +158,17 @@ impl Service {
         })
     }
 
+    /// Notes that a command of a sandbox began or ended, so that tabs which follow its commands show it
+    /// at once.
+    pub fn note_command(&self, id: &SandboxId) {
+        self.inner.command_reports.of(id).news.notify_one();
+    }
+
+    /// Waits until a command of a sandbox is noted. One that was noted before counts, once.
+    pub async fn command_noted(&self, id: &SandboxId) {
+        self.inner.command_reports.of(id).news.notified().await;
+    }
+
     /// Ends the command of a sandbox that began at this time, as the sandbox reports it.
     ///
     /// # Errors
@@ -142,45 +180,63 @@ impl Service {
         started_at: WireTime,
     ) -> Result<(), Error> {
         self.note_sandbox(id);
-        let record = self.find(id).ok_or_else(|| Error::NotFound(id.clone()))?;
-        let silent = |why: &dyn std::fmt::Display| {
-            debug!(sandbox = %id, error = %why, "a command is not interrupted");
-            Error::Unreachable {
-                id: id.clone(),
-                port: EXECD_PORT,
-                reason: "execd does not answer",
-            }
-        };
         let none = || Error::NoSuchCommand(id.clone());
-        let client = self
-            .report_client(&record.facts)
-            .map_err(|why| silent(&why))?;
+        let (client, entry) = self.locate(id, started_at).await?;
+        let command = entry.id.filter(|_| entry.finished_at.is_none());
+        let command = command.ok_or_else(none)?;
+        match timeout(INTERRUPTED, client.interrupt(&command)).await {
+            Ok(Ok(())) => {
+                self.note_command(id);
+                Ok(())
+            }
+            // It has just ended.
+            Ok(Err(osb_client::Error::Api(_))) => Err(none()),
+            Ok(Err(error)) => Err(silent(id, &error)),
+            Err(late) => Err(silent(id, &late)),
+        }
+    }
+
+    /// The command of a sandbox that began at this time, as the sandbox reports it now.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NoSuchCommand`], and [`Error::Unreachable`] when execd does not
+    /// answer.
+    pub async fn reported_command(
+        &self,
+        id: &SandboxId,
+        started_at: WireTime,
+    ) -> Result<CommandHistoryEntry, Error> {
+        self.locate(id, started_at).await.map(|(_, entry)| entry)
+    }
+
+    /// Finds a command by its beginning, with the client of its sandbox.
+    async fn locate(
+        &self,
+        id: &SandboxId,
+        started_at: WireTime,
+    ) -> Result<(ExecdClient, CommandHistoryEntry), Error> {
+        let record = self.find(id).ok_or_else(|| Error::NotFound(id.clone()))?;
+        let client = self.report_client(&record.facts);
+        let client = client.map_err(|why| silent(id, &why))?;
         let (end, mut since, mut epoch) = (Instant::now() + PATIENCE, 0, 0);
         for _ in 0..PAGES {
             let page = timeout_at(end, client.command_history(since, epoch)).await;
-            let page = page.map_err(|late| silent(&late))?;
-            let page = page.map_err(|error| silent(&error))?;
-            let found = page.entries.iter().find(|entry| {
-                entry.started_at.as_microsecond() == started_at.unix_us()
-                    && entry.finished_at.is_none()
-            });
-            if let Some(entry) = found {
-                let command = entry.id.as_deref().ok_or_else(none)?;
-                return match timeout(INTERRUPTED, client.interrupt(command)).await {
-                    Ok(Ok(())) => Ok(()),
-                    // It has just ended.
-                    Ok(Err(osb_client::Error::Api(_))) => Err(none()),
-                    Ok(Err(error)) => Err(silent(&error)),
-                    Err(late) => Err(silent(&late)),
-                };
-            }
+            let page = page.map_err(|late| silent(id, &late))?;
+            let page = page.map_err(|error| silent(id, &error))?;
             let last = page.entries.iter().map(|entry| entry.revision).max();
+            let (more, of) = (page.more, page.epoch);
+            let mut entries = page.entries.into_iter();
+            let found =
+                entries.find(|entry| entry.started_at.as_microsecond() == started_at.unix_us());
+            if let Some(entry) = found {
+                return Ok((client, entry));
+            }
             match last {
-                Some(last) if page.more => (since, epoch) = (last, page.epoch),
+                Some(last) if more => (since, epoch) = (last, of),
                 _ => break,
             }
         }
-        Err(none())
+        Err(Error::NoSuchCommand(id.clone()))
     }
 
     async fn read_all_reports(&self) {
@@ -209,12 +265,9 @@ impl Service {
         }
         let id = &facts.origin.id;
         let asked = Instant::now();
-        let report = {
-            let mut reports = self.inner.command_reports.reports();
-            Arc::clone(reports.entry(id.clone()).or_default())
-        };
+        let reports = self.inner.command_reports.of(id);
         // One at a time. It also serves those who asked before it began.
-        let mut report = report.lock().await;
+        let mut report = reports.report.lock().await;
         if let Some((began, ended)) = report.last {
             if began >= asked {
                 return;

@@ -5,24 +5,45 @@
 
 use std::collections::BTreeMap;
 
-use osb_protocol::SandboxId;
+use osb_protocol::{
+    SandboxId,
+    lifecycle::{NetworkPolicy, Volume},
+};
 use osb_runtime::{Expiry, Origin, RequestEnvironment, Source};
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value, json};
 
 use super::{Error, Service};
 
+/// Extension by which requests through the server's proxy extend a life.
+const RENEW_EXTEND: &str = "access.renew.extend.seconds";
+
 /// What a client learns of a sandbox in order to create another like it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Original {
     /// Its image, unless it was made from something else.
     pub image: Option<String>,
+    /// Id of the snapshot that it was made from, if it was.
+    pub snapshot: Option<String>,
+    /// Id of the template that it was made from, if it was.
+    pub template: Option<String>,
     /// Its entry point.
     pub entrypoint: Vec<String>,
     /// Its resource limits as requested.
     pub resources: BTreeMap<String, String>,
     /// Its metadata now.
     pub metadata: BTreeMap<String, String>,
+    /// Its extensions, as far as they are known.
+    pub extensions: BTreeMap<String, String>,
+    /// Its volumes, without credentials, as far as they are known.
+    pub volumes: Vec<Volume>,
+    /// Whether its endpoints need a token of their own.
+    pub secure_access: bool,
+    /// Whether a sidecar enforces a network policy for it.
+    pub has_network_policy: bool,
+    /// The network policy that it was created with; `None` without one, and when it is not known any
+    /// more. Only its sidecar knows what was changed since.
+    pub network_policy: Option<NetworkPolicy>,
     /// The life that it was created for, in seconds; `None` for one without an end.
     pub timeout: Option<i64>,
     /// Names of the variables of its request; `None` when they are not known any more.
@@ -40,20 +61,31 @@ impl Service {
             return self.original_of_history(id).await;
         };
         let origin = &record.facts.origin;
-        let environment = self.environment(id).await?;
+        let mut environment = self.environment(id).await?;
+        let policy = environment.as_mut().and_then(|it| it.network_policy.take());
+        let template = origin.source.template_id();
         let names = environment.map(|environment| {
-            let set = environment.variables.into_iter();
-            set.filter_map(|(name, value)| value.map(|_| name))
+            // Those of a template come with it.
+            let own = environment.variables.into_iter();
+            let own = own.filter(|_| template.is_none());
+            own.filter_map(|(name, value)| value.map(|_| name))
                 .collect()
         });
         Ok(Original {
             image: match &origin.source {
                 Source::Image(image) => Some(image.clone()),
-                Source::Snapshot(_) | Source::Pool(_) => None,
+                Source::Snapshot(_) | Source::Pool(_) | Source::Template(_) => None,
             },
+            snapshot: origin.source.snapshot_id().map(str::to_owned),
+            template: template.map(str::to_owned),
             entrypoint: origin.entrypoint.clone(),
             resources: origin.resources.clone(),
             metadata: record.sandbox.metadata.clone(),
+            extensions: extensions(origin),
+            volumes: origin.volumes.clone(),
+            secure_access: origin.secure_access.is_some(),
+            has_network_policy: origin.egress_token.is_some(),
+            network_policy: policy.and_then(|text| serde_json::from_str(&text).ok()),
             timeout: match origin.expiry {
                 Expiry::At(at) => Some(whole_seconds(at.unix_ms() - origin.created_at.unix_ms())),
                 Expiry::Manual | Expiry::Unknown => None,
@@ -66,18 +98,30 @@ impl Service {
         let entry = self.history(id).await?;
         let entry = entry.ok_or_else(|| Error::NotFound(id.clone()))?;
         let expires = entry.spec.expires_at.map(|at| at.unix_ms());
+        let source = Source::of_text(&entry.image);
         Ok(Original {
-            image: Some(entry.image).filter(|image| !image.is_empty()),
+            image: source
+                .image()
+                .filter(|it| !it.is_empty())
+                .map(str::to_owned),
+            snapshot: source.snapshot_id().map(str::to_owned),
+            template: source.template_id().map(str::to_owned),
             entrypoint: entry.spec.entrypoint,
             resources: entry.spec.resources,
             metadata: entry.spec.metadata,
+            // The history does not have them.
+            extensions: BTreeMap::new(),
+            volumes: Vec::new(),
+            secure_access: false,
+            has_network_policy: false,
+            network_policy: None,
             timeout: expires.map(|at| whole_seconds(at - entry.created_at.unix_ms())),
             variables: None,
         })
     }
 
     /// Accepts a create request like [`Self::accept`] that takes variables over from another sandbox, and
-    /// what else a request can say and this one does not.
+    /// settings that the console's form has no field for, unless the request has them.
     ///
     /// # Errors
     /// Those of [`Self::accept`]; [`Error::NotFound`] for the other sandbox; when a variable is not one
@@ -89,7 +133,7 @@ impl Service {
         variables: &[String],
     ) -> Result<SandboxId, Error> {
         let body = self.completed(body, of, variables).await?;
-        let id = self.accept(body)?;
+        let id = self.accept(body).await?;
         self.note_copy(of, variables);
         Ok(id)
     }
@@ -121,12 +165,36 @@ impl Service {
             return Err(Error::Broken(unknown));
         }
         if let Value::Object(body) = &mut body {
-            take_environment(body, &environment, variables);
+            // A template brings all that is taken over here. Variables that are asked for are refused.
+            let is_whole = is_of_template(body) && variables.is_empty();
+            if !is_whole {
+                take_environment(body, &environment, variables);
+            }
             if let Some(record) = record {
-                take_settings(body, &record.facts.origin);
+                let origin = &record.facts.origin;
+                self.refuse_lost_policy(body, origin)?;
+                if !is_whole {
+                    take_settings(body, origin);
+                }
             }
         }
         Ok(body)
+    }
+
+    /// Refuses a request that does not mention a network policy although the original has one: the copy
+    /// would reach more than its original does. `null` says that it is to have none. Where every sandbox
+    /// has the server's default, the copy has that.
+    fn refuse_lost_policy(&self, body: &Map<String, Value>, origin: &Origin) -> Result<(), Error> {
+        let is_lost = origin.egress_token.is_some()
+            && self.inner.limits.default_policy.is_none()
+            && !["networkPolicy", "network_policy"]
+                .iter()
+                .any(|name| body.contains_key(*name));
+        if is_lost {
+            let rule = "is missing, but the original has a network policy: send it, another one, or null for none";
+            return Err(Error::Broken(vec![Error::rule("networkPolicy", rule)]));
+        }
+        Ok(())
     }
 
     /// The environment of a sandbox's request; `None` if it cannot be read.
@@ -141,6 +209,14 @@ impl Service {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Whether a request asks for a sandbox from a template.
+fn is_of_template(body: &Map<String, Value>) -> bool {
+    let given = ["templateId", "template_id"]
+        .iter()
+        .find_map(|name| body.get(*name)?.as_str());
+    given.is_some_and(|id| !id.trim().is_empty())
 }
 
 /// Adds variables, removed defaults and hooks. What the request says itself stays.
@@ -165,27 +241,22 @@ fn take_environment(
     }
 }
 
-/// Adds what the console's form has no field for.
-fn take_settings(body: &mut Map<String, Value>, origin: &Origin) {
-    let mut take = |name: &str, value: Option<Value>| {
-        if let (Some(value), false) = (value, body.contains_key(name)) {
-            body.insert(name.to_owned(), value);
-        }
-    };
-    take("platform", origin.platform.as_ref().map(|it| json!(it)));
-    take(
-        "secureAccess",
-        origin.secure_access.as_ref().map(|_| json!(true)),
-    );
+/// The extensions of a request, as far as they are kept.
+fn extensions(origin: &Origin) -> BTreeMap<String, String> {
     let mut extensions = origin.extensions.clone();
     if let Some(seconds) = origin.renew_extend_seconds {
-        let name = "access.renew.extend.seconds";
-        extensions.insert(name.to_owned(), seconds.to_string());
+        extensions.insert(RENEW_EXTEND.to_owned(), seconds.to_string());
     }
-    take(
-        "extensions",
-        (!extensions.is_empty()).then(|| json!(extensions)),
-    );
+    extensions
+}
+
+/// Adds what the console's form has no field for. What it has one for, such as extensions, may be left
+/// out on purpose.
+fn take_settings(body: &mut Map<String, Value>, origin: &Origin) {
+    if let Some(platform) = &origin.platform {
+        let platform = || json!(platform);
+        body.entry("platform").or_insert_with(platform);
+    }
     // Amounts that the form has no field for, such as graphics processors.
     let limits = body
         .get_mut("resourceLimits")

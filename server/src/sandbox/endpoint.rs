@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use osb_protocol::{SandboxId, headers, lifecycle::Endpoint};
-use osb_runtime::{EXECD_PORT, Phase, Reach, Runtime, Viewpoint};
+use osb_runtime::{EGRESS_PORT, EXECD_PORT, Phase, Reach, Runtime, Viewpoint};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{Error, Facts, Record, lifecycle::now};
@@ -70,7 +70,7 @@ pub enum Answering {
     For(Duration),
     /// It is paused.
     Frozen,
-    /// It has ended.
+    /// It has ended, or has lost its network.
     Gone,
 }
 
@@ -78,6 +78,7 @@ pub enum Answering {
 #[must_use]
 pub fn answering(facts: &Facts) -> Answering {
     match facts.phase {
+        _ if facts.lost.is_some() => Answering::Gone,
         Some((Phase::Running, since)) => {
             let micros = now().unix_us().saturating_sub(since.unix_us());
             Answering::For(Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
@@ -120,6 +121,7 @@ pub fn for_client(
         if port == EXECD_PORT {
             headers.extend(execd_header(facts));
         }
+        headers.extend(egress_header(facts, port));
         let endpoint = proxied();
         return Ok(Endpoint { endpoint, headers });
     }
@@ -129,8 +131,9 @@ pub fn for_client(
         reach => reach,
     };
     let needs_token = port == EXECD_PORT || matches!(reach, Reach::ThroughExecd(_));
-    let headers = execd_header(facts).filter(|_| needs_token);
-    let headers = headers.into_iter().collect();
+    let execd = execd_header(facts).filter(|_| needs_token);
+    let headers = execd.into_iter().chain(egress_header(facts, port));
+    let headers = headers.collect();
     let endpoint = match query.through_proxy {
         true => proxied(),
         false => {
@@ -146,6 +149,15 @@ fn execd_header(facts: &Facts) -> Option<(String, String)> {
     let token = facts.origin.token.as_ref()?;
     // Names are shown in the spelling of the contract.
     let name = headers::EXECD_ACCESS_TOKEN.to_ascii_uppercase();
+    Some((name, token.expose_secret().to_owned()))
+}
+
+/// The header with the token of the sidecar that enforces the network policy, for the port of its
+/// API (contract: egress §13.5).
+fn egress_header(facts: &Facts, port: u16) -> Option<(String, String)> {
+    let token = facts.origin.egress_token.as_ref();
+    let token = token.filter(|_| port == EGRESS_PORT)?;
+    let name = headers::EGRESS_AUTH.to_ascii_uppercase();
     Some((name, token.expose_secret().to_owned()))
 }
 
@@ -182,9 +194,14 @@ pub fn for_execd(runtime: &dyn Runtime, hosts: &Hosts, facts: &Facts) -> Result<
     })
 }
 
-/// A sandbox that does not run is not talked to: its address may be another sandbox's by now.
+/// A sandbox that does not run, or has lost its network, is not talked to: its address and its
+/// published ports may be another sandbox's by now.
 fn require_running(facts: &Facts, port: u16) -> Result<(), Error> {
     match facts.phase {
+        Some((Phase::Running | Phase::Restarting, _)) if facts.lost.is_some() => {
+            let reason = "it has lost its network";
+            Err(unreachable(&facts.origin.id, port, reason))
+        }
         Some((Phase::Running | Phase::Restarting, _)) => Ok(()),
         // A connection would be accepted by the kernel, and wait until the sandbox is resumed.
         Some((Phase::Paused, _)) => Err(Error::Paused(facts.origin.id.clone())),
@@ -334,6 +351,28 @@ mod tests {
     }
 
     #[test]
+    fn only_the_port_of_the_sidecar_brings_its_token() {
+        const NAME: &str = "OPENSANDBOX-EGRESS-AUTH";
+        let mut facts = live();
+        Arc::make_mut(&mut facts.origin).egress_token = Some(SecretString::from("e"));
+        for base in [None, Some("s.example/v1")] {
+            for (port, token) in [(18080, Some("e")), (44772, None), (8080, None), (80, None)] {
+                let endpoint = client_endpoint(&facts, port, base).unwrap();
+                let seen = endpoint.headers.get(NAME).map(String::as_str);
+                assert_eq!(seen, token, "{port} {base:?}");
+            }
+        }
+        let direct = client_endpoint(&facts, 18080, None).unwrap();
+        assert_eq!(direct.endpoint, "box.example:40001/proxy/18080");
+        assert!(direct.headers.contains_key("X-EXECD-ACCESS-TOKEN"));
+        Arc::make_mut(&mut facts.origin).secure_access = Some(SecretString::from("s"));
+        facts.address.ports = Ports::default();
+        let secured = client_endpoint(&facts, 18080, None).unwrap();
+        assert_eq!(secured.headers[NAME], "e");
+        assert_eq!(secured.headers["OpenSandbox-Secure-Access"], "s");
+    }
+
+    #[test]
     fn the_time_before_a_resume_does_not_count_as_silence() {
         let mut facts = live();
         facts.set_phase(Phase::Running, now());
@@ -374,6 +413,21 @@ mod tests {
         };
         let parts = address(gateway, 8000, "box.example");
         assert_eq!(parts, ("gate.example".into(), "/s/a/8000".into()));
+    }
+
+    #[test]
+    fn a_sandbox_that_lost_its_network_is_not_talked_to() {
+        let mut lost = live();
+        assert!(matches!(answering(&lost), Answering::For(_)));
+        lost.mark_lost(osb_runtime::Role::Egress, at(30));
+        for port in [18080, 44772, 8000] {
+            let proxied = proxy_target(&lost, port);
+            assert!(
+                matches!(proxied, Err(Error::Unreachable { .. })),
+                "{proxied:?}"
+            );
+        }
+        assert_eq!(answering(&lost), Answering::Gone);
     }
 
     #[test]

@@ -9,7 +9,10 @@ use osb_protocol::{
 use osb_runtime::{Cause, RuntimeError};
 use osb_store::StoreError;
 
-use super::{explanation::explain, quota::QuotaError};
+use super::{
+    explanation::explain, pool_error::PoolError, quota::QuotaError, snapshot_error::SnapshotError,
+    template_error::TemplateError,
+};
 
 /// Why something was not done. The text may be shown to clients; sources are for the log.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +66,15 @@ pub enum Error {
     /// The tenant's quota has no room.
     #[error(transparent)]
     Quota(#[from] QuotaError),
+    /// Something is wrong with a snapshot.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// Something is wrong with a pool.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// Something is wrong with a template.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
     /// The entry point is missing.
     #[error("entrypoint: {0}")]
     Entrypoint(&'static str),
@@ -125,6 +137,13 @@ pub enum Error {
         /// Why.
         reason: &'static str,
     },
+    /// The sandbox was created without a network policy, so it has no sidecar that could answer. The
+    /// text begins like that for a sandbox that cannot be reached (contract: lifecycle §A4).
+    #[error(
+        "Could not connect to the backend sandbox: sandbox {0} was created without networkPolicy, \
+         so it has no network policy"
+    )]
+    NoNetworkPolicy(SandboxId),
     /// The runtime is away, so nothing certain can be said.
     #[error("the {runtime} runtime is unavailable: {reason}")]
     RuntimeDown {
@@ -152,16 +171,22 @@ pub enum Error {
 pub enum VolumeFault {
     /// Two volumes have one name.
     DuplicateName,
+    /// The place in the sandbox.
+    MountPath,
     /// The directory below the volume's root.
     SubPath,
     /// The directory of the host.
     HostPath,
+    /// The directory of the host is not one that sandboxes may get.
+    HostPathNotAllowed,
     /// The bucket.
     OssfsBucket,
     /// The address of the object storage.
     OssfsEndpoint,
     /// An option of the mount.
     OssfsOption,
+    /// A text that would be more than a parameter of the mount.
+    OssfsParameter,
     /// The keys of the object storage.
     OssfsCredentials,
 }
@@ -209,6 +234,9 @@ impl Error {
             Self::Joined(error) => error.retryable(),
             Self::Broken(errors) => errors.iter().all(Self::retryable),
             Self::Quota(error) => !matches!(error, QuotaError::Unlimited { .. }),
+            Self::Snapshot(error) => error.retryable(),
+            Self::Pool(error) => error.retryable(),
+            Self::Template(error) => error.retryable(),
             Self::NoAddressYet(_)
             | Self::RuntimeDown { .. }
             | Self::Store(_)
@@ -224,6 +252,7 @@ impl Error {
             | Self::Unsupported { .. }
             | Self::NotFound(_)
             | Self::NoSuchCommand(_)
+            | Self::NoNetworkPolicy(_)
             | Self::WrongState { .. }
             | Self::Paused(_)
             | Self::ExpiryPassed
@@ -266,6 +295,25 @@ impl Error {
                     FieldError::body("value_error", ["resourceLimits", error.key], text)
                 })
                 .collect(),
+            Self::Snapshot(error) if error.is_about_source() => {
+                vec![of_source("snapshotId", &error.to_string())]
+            }
+            Self::Pool(error) if error.is_about_source() => {
+                vec![of_source("extensions.poolRef", &error.to_string())]
+            }
+            Self::Template(error) if error.is_about_source() => {
+                vec![of_source("templateId", &error.to_string())]
+            }
+            Self::Runtime(RuntimeError::Volume {
+                index,
+                member,
+                reason,
+                ..
+            }) => {
+                let place = [Loc::from("volumes"), Loc::Index(*index)].into_iter();
+                let path = place.chain(path(member));
+                vec![FieldError::body("value_error", path, reason.as_str())]
+            }
             Self::Entrypoint(rule) => vec![FieldError::body("value_error", ["entrypoint"], *rule)],
             Self::Unsupported { feature, runtime } => {
                 let rule = format!("{feature} are not available on the {runtime} runtime");
@@ -283,6 +331,13 @@ impl Error {
 fn in_field(feature: Feature) -> String {
     let path = feature.field();
     path.map_or_else(String::new, |path| format!("{}: ", path.join(".")))
+}
+
+/// An error about the field that names what a sandbox is created from. The text begins with the field.
+fn of_source(field: &str, text: &str) -> FieldError {
+    let rule = text.strip_prefix(field);
+    let rule = rule.and_then(|rule| rule.strip_prefix(": "));
+    FieldError::body("value_error", path(field), rule.unwrap_or(text))
 }
 
 fn path(field: &str) -> Vec<Loc> {

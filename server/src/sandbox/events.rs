@@ -23,7 +23,7 @@ pub(super) struct StoredAtStart {
     pub(super) is_fresh: bool,
     /// What another server left in files, and which of those were imported.
     pub(super) imports: Imports,
-    /// Whether the runtime had a sandbox that this process did not create.
+    /// Whether the runtime had a sandbox, or a member of a pool, that this process did not create.
     pub(super) has_found: bool,
 }
 
@@ -40,6 +40,7 @@ pub(super) fn start(service: Service, mut left: StoredAtStart) {
                     service.end_unanswered(&mut left).await;
                     service.inner.registry.set_health(RuntimeHealth::Up);
                     service.inner.nudge.notify_one();
+                    service.inner.pools.wake();
                 }
                 Some(event) => service.apply(event, &mut left).await,
                 None => {
@@ -71,19 +72,21 @@ impl Service {
     /// Brings the registry in line with a full list from the runtime.
     async fn synchronise(&self, all: Vec<Observed>, at: WireTime, left: &mut StoredAtStart) {
         let registry = &self.inner.registry;
+        let sorted = self.sort_members(all, at);
+        left.has_found |= sorted.has_found;
+        let (all, seen) = (sorted.sandboxes, sorted.seen);
         // A container that never started is left over from a crash; the sweep removes it.
         let unknown = all.iter().filter(|it| it.status.phase != Phase::Created);
         let unknown = unknown.map(|observed| &observed.origin.id);
         let unknown = unknown.filter(|id| registry.get(id).is_none() && !registry.was_removed(id));
         let unknown: HashSet<_> = unknown.cloned().collect();
         let is_known = self.look_up(&unknown, left).await;
-        let mut seen = HashSet::with_capacity(all.len());
         let mut ended = Vec::new();
         for observed in all {
             let id = observed.origin.id.clone();
-            seen.insert(id.clone());
             if registry.get(&id).is_some() {
                 if self.observe(&id, observed.status, at) {
+                    self.repeat_claim(&id);
                     ended.push(id);
                 }
             } else if is_known && unknown.contains(&id) {
@@ -108,6 +111,10 @@ impl Service {
         ended.retain(|id| self.record_that(id, failed_hooks::may_explain));
         self.explain_ends(ended);
         self.end_unseen(&seen, left).await;
+        // The runtime may be another one by mistake.
+        if left.has_found {
+            self.end_claimed(sorted.unseen_claims).await;
+        }
         left.is_fresh = false;
     }
 
@@ -148,7 +155,9 @@ impl Service {
         let mut known = left.changes.remove(id).unwrap_or_default();
         self.import(&observed.origin, &mut left.imports, &mut known)
             .await;
+        let id = id.clone();
         self.inner.registry.put(Facts::found(observed, known));
+        self.repeat_claim(&id);
         left.has_found = true;
     }
 
@@ -194,6 +203,13 @@ impl Service {
                 self.abandon(&create.id);
                 continue;
             }
+            if self.inner.pools.is_unclaimed(&create.id) {
+                // It drains: its create did not get as far as the claim.
+                if let Err(error) = self.inner.store.set_answered(&create.id).await {
+                    warn!(sandbox = %create.id, error = %ErrorChain(&error), "its create stays marked");
+                }
+                continue;
+            }
             if may_be_another {
                 left.unanswered.push(create);
                 continue;
@@ -223,6 +239,9 @@ impl Service {
                     .set_health(RuntimeHealth::Down { reason });
             }
             RuntimeEvent::Changed(observed) => {
+                let Some(observed) = self.without_member(*observed) else {
+                    return;
+                };
                 if self.inner.registry.was_removed(&observed.origin.id) {
                     return;
                 }
@@ -231,14 +250,17 @@ impl Service {
                     // Otherwise the next list has it.
                     let id = HashSet::from([observed.origin.id.clone()]);
                     if self.look_up(&id, left).await {
-                        self.take_in(*observed, left).await;
+                        self.take_in(observed, left).await;
                     }
                     return;
                 }
                 let id = observed.origin.id.clone();
                 let at = observed.status.since;
-                self.observe(&id, observed.status, at);
+                if self.observe(&id, observed.status, at) {
+                    self.repeat_claim(&id);
+                }
             }
+            RuntimeEvent::Exited { id, .. } if self.inner.pools.lose(&id) => {}
             RuntimeEvent::Exited { id, role, code, at } => {
                 if role == Role::Main {
                     info!(sandbox = %id, code, "the entry point ended");
@@ -255,8 +277,10 @@ impl Service {
                 self.alter(&id, |facts| facts.out_of_memory = true);
             }
             RuntimeEvent::Paused { id, paused, at } => {
+                self.inner.pools.freeze(&id, paused, at);
                 self.alter(&id, |facts| facts.freeze(paused, at));
             }
+            RuntimeEvent::Removed { id, .. } if self.inner.pools.lose(&id) => {}
             RuntimeEvent::Removed { id, at } => self.handle_missing(&id, at).await,
         }
     }

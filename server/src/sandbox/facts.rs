@@ -72,7 +72,8 @@ impl Facts {
     /// A sandbox that the runtime already had, with what the store knows of it.
     #[must_use]
     pub fn found(observed: Observed, changes: Changes) -> Self {
-        let Observed { origin, status } = observed;
+        let Observed { origin, mut status } = observed;
+        forget_lost_address(&mut status);
         Self {
             phase: Some((status.phase, status.since)),
             out_of_memory: status.out_of_memory,
@@ -109,7 +110,8 @@ impl Facts {
     /// Takes over what the runtime reports as of `at`, and returns whether that is news. An end that
     /// is newer than the report stays, because events may arrive out of order. A container that has
     /// not run belongs to a create, which may replace it, and may have started it since the report.
-    pub fn observe(&mut self, observed: Status, at: WireTime) -> bool {
+    pub fn observe(&mut self, mut observed: Status, at: WireTime) -> bool {
+        forget_lost_address(&mut observed);
         let newer_end =
             matches!(self.phase, Some((Phase::Exited(_), ended)) if is_older(at, ended));
         let half_made = observed.phase == Phase::Created
@@ -182,10 +184,11 @@ impl Facts {
         }
     }
 
-    /// A container that the sandbox needs has ended.
+    /// A container that the sandbox needs has ended, and with it the sandbox's network.
     pub fn mark_lost(&mut self, role: Role, at: WireTime) {
         if self.had_container(at) {
             self.lost = Some(role);
+            self.address.ip = None;
         }
     }
 
@@ -260,6 +263,13 @@ impl Facts {
             self.note = None;
             self.execd_is_late &= stage < Stage::Execd;
         }
+    }
+}
+
+/// A sandbox without its network has no address: the engine gives it to the next one.
+fn forget_lost_address(status: &mut Status) {
+    if status.lost.is_some() {
+        status.address.ip = None;
     }
 }
 
@@ -359,6 +369,40 @@ mod tests {
         facts.observe(observed(Phase::Created, 18), at(19));
         let started = Some((Phase::Running, at(20)));
         assert_eq!(facts.phase, started, "a list from before the start");
+    }
+
+    #[test]
+    fn a_sandbox_without_its_network_has_no_address() {
+        let address = Address {
+            ip: Some("172.20.0.2".parse().unwrap()),
+            ..Address::default()
+        };
+        let running = Status {
+            address,
+            ..observed(Phase::Running, 20)
+        };
+        let lost = Status {
+            lost: Some(Role::Egress),
+            ..running.clone()
+        };
+        let mut facts = facts();
+        facts.observe(running.clone(), at(20));
+        assert!(facts.address.ip.is_some());
+        facts.mark_lost(Role::Egress, at(21));
+        assert_eq!(facts.address.ip, None);
+        assert!(!facts.observe(lost.clone(), at(22)), "no news");
+        assert_eq!(facts.address.ip, None);
+        facts.observe(running, at(23));
+        assert_eq!((facts.lost, facts.address.ip.is_some()), (None, true));
+        let origin = Origin::clone(&facts.origin);
+        let found = Facts::found(
+            Observed {
+                origin,
+                status: lost,
+            },
+            Changes::default(),
+        );
+        assert_eq!(found.address.ip, None, "after a restart of the server");
     }
 
     #[test]

@@ -168,6 +168,7 @@ impl Service {
     /// Writes the history of a sandbox that is gone, now or when the store can take it.
     pub(super) async fn keep_history(&self, entry: HistoryEntry) {
         self.inner.tally.ended(entry.outcome);
+        self.inner.pools.forget(&entry.id);
         // Behind others it would only wait as they do.
         if self.inner.journal.is_empty() {
             match self.inner.store.finish(&entry).await {

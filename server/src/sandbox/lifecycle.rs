@@ -7,7 +7,7 @@ use std::{
 };
 
 use osb_protocol::{SandboxId, WireTime};
-use osb_runtime::{Cause, CreateSpec, Progress, Stage};
+use osb_runtime::{Cause, CreateSpec, Observed, Progress, Stage};
 use osb_service::ErrorChain;
 use osb_store::{EndedSpec, HistoryEntry, Outcome, StageTime, StoreError, UnansweredCreate};
 use tokio::{sync::SemaphorePermit, task::JoinHandle, time::Instant};
@@ -36,6 +36,8 @@ const LATE_EXECD: Duration = Duration::from_secs(600);
 /// Pause between attempts after that, and between looks at a sandbox that does not run.
 const RARE: Duration = Duration::from_secs(5);
 
+/// Reason of a create that failed with the runtime, for other causes than its image.
+pub(crate) const START_FAILED: &str = "START_FAILED";
 /// Reason and message of a sandbox whose client disconnected before the answer.
 pub(super) const ABANDONED: (&str, &str) = (
     "ABANDONED",
@@ -77,6 +79,10 @@ impl Service {
         let check =
             |all: &mut dyn Iterator<Item = &Arc<Record>>| quotas.check(&spec, owner, &sizes, all);
         let locks = registry.accept(Facts::accepted(&spec), check)?;
+        if let Some(prepared) = &spec.prepared {
+            // Everything that follows the registry has seen the id.
+            prepared.commit();
+        }
         self.note_create(&spec);
         let service = self.clone();
         let span = trace::work("create a sandbox", spec.id());
@@ -118,10 +124,9 @@ impl Service {
                 needs,
             })
         };
+        let is_claimed = spec.origin.pool.is_some();
         let made = tokio::select! {
-            made = self.inner.runtime.create(spec, &progress).instrument(trace::step("runtime: create")) => {
-                made.map_err(Error::from)
-            }
+            made = self.make(spec, &progress) => made,
             // The sandbox was deleted or expired, so the pull is no longer waited for.
             () = cancelled => ended(match locks.leaving.get() {
                 Some(Outcome::Expired) => "it expired before it was made",
@@ -143,13 +148,29 @@ impl Service {
                 return Err(error);
             }
         };
-        let waiting = trace::step("execd: wait until it answers");
-        self.wait_for_execd(&record).instrument(waiting).await;
+        if is_claimed {
+            // Its execd has just answered the claim.
+            self.set_ready(&id);
+        } else {
+            let waiting = trace::step("execd: wait until it answers");
+            self.wait_for_execd(&record).instrument(waiting).await;
+        }
         self.inner
             .tally
             .created(record.facts.origin.created_at, now());
         info!(sandbox = %id, source = %record.facts.origin.source, "sandbox created");
         self.known(&id)
+    }
+
+    /// Creates a sandbox, or claims the one that was taken from a pool.
+    async fn make(&self, spec: CreateSpec, progress: &dyn Progress) -> Result<Observed, Error> {
+        if spec.origin.pool.is_some() {
+            let claiming = trace::step("pool: claim");
+            return self.claim(&spec).instrument(claiming).await;
+        }
+        let creating = trace::step("runtime: create");
+        let made = self.inner.runtime.create(spec, progress);
+        Ok(made.instrument(creating).await?)
     }
 
     async fn set_unanswered(&self, spec: &CreateSpec) -> Result<(), Error> {
@@ -281,7 +302,7 @@ impl Service {
                 Some(Outcome::Expired) => (Outcome::Expired, "EXPIRED"),
                 _ => (Outcome::Deleted, "DELETED"),
             },
-            _ => (Outcome::CreateFailed, "START_FAILED"),
+            _ => (Outcome::CreateFailed, START_FAILED),
         };
         let ended = Ended {
             outcome,

@@ -15,6 +15,11 @@
 //! * [`tally`]: counts for operators. [`takeover`]: what another server kept in files.
 //! * [`commands`]: what sandboxes report that they ran. [`metrics`]: resource use over time.
 //! * [`diagnostics`]: texts for operators who look for a fault. [`explanation`]: causes with fixes.
+//! * [`snapshots`]: file systems of sandboxes, kept to create others from.
+//! * [`pools`]: sandboxes that are started before they are needed.
+//! * [`templates`]: images that are made ready, with what sandboxes from them run.
+//! * [`room`], [`unneeded`]: disk that snapshots and templates take, and what of it none needs.
+//! * [`default_policy`]: the network policy of sandboxes whose request has none.
 //! * [`validate`]: the rules of a request. [`quota`]: what a tenant, a user or
 //!   an API key may use. [`disk`]: how much of it is on disk.
 
@@ -23,8 +28,10 @@ mod acts;
 mod answer;
 pub mod commands;
 pub mod copies;
+pub mod default_policy;
 pub mod diagnostics;
 mod disk;
+mod disk_full;
 pub mod endpoint;
 pub mod error;
 mod events;
@@ -40,6 +47,8 @@ pub mod list;
 pub mod metrics;
 pub mod once;
 mod pause;
+pub mod pool_error;
+pub mod pools;
 pub mod quota;
 mod readiness;
 mod ready;
@@ -48,10 +57,16 @@ pub mod record;
 pub mod registry;
 mod renewal;
 mod renewal_throttle;
+mod room;
 pub mod service;
+pub mod snapshot_error;
+pub mod snapshots;
 pub mod state;
 mod takeover;
 mod tally;
+pub mod template_error;
+pub mod templates;
+mod unneeded;
 pub mod validate;
 
 use std::{sync::Arc, time::Duration};
@@ -68,17 +83,99 @@ use crate::{
 };
 
 pub use answer::Unanswered;
+pub use disk_full::DiskFull;
 pub use endpoint::{EndpointQuery, Execd, Hosts};
 pub use error::{Error, VolumeFault};
 pub use explanation::explain;
 pub use facts::{Facts, StageAt};
 pub use list::{ListQuery, Page};
 pub use once::IdempotencyKey;
+pub use pool_error::PoolError;
+pub use pools::{PoolCounts, PoolFailure, PoolLimits, PoolOverview, TemplateOverview};
 pub use quota::Quotas;
 pub use record::Record;
 pub use registry::{Change, Registry, RuntimeHealth};
 pub use renewal::{AccessSource, RenewalLimits};
+pub use snapshot_error::SnapshotError;
+pub use snapshots::{SnapshotListQuery, SnapshotPage};
 pub use takeover::ForeignFiles;
+pub use template_error::TemplateError;
+pub use templates::{TemplateEntry, TemplateListQuery, TemplatePage};
+
+/// Which volumes sandboxes may have.
+#[derive(Clone, Debug)]
+pub struct StorageRules {
+    /// Directories of the host that sandboxes may get, with what is below; none allows none.
+    pub allowed_host_paths: Vec<String>,
+    /// Names of further options of the programs that mount buckets.
+    pub ossfs_options: Vec<String>,
+    /// Whether this server sees the files of the runtime's host.
+    pub sees_host: bool,
+}
+
+impl StorageRules {
+    /// No directory of the host, and buckets with harmless options.
+    pub const NONE: Self = Self {
+        allowed_host_paths: Vec::new(),
+        ossfs_options: Vec::new(),
+        sees_host: true,
+    };
+}
+
+impl Default for StorageRules {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+/// What templates may be made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TemplateLimits {
+    /// Whether images may be built. The runtime runs the steps of a build with its own rights.
+    pub allow_builds: bool,
+    /// Whether keys and users of a tenant may have images built, too. A build can start from every image
+    /// on the host, also from those of other tenants.
+    pub allow_tenant_builds: bool,
+    /// Longest time that a build may take.
+    pub build_time: Duration,
+    /// Largest context of a build, in bytes.
+    pub max_context_bytes: usize,
+}
+
+impl Default for TemplateLimits {
+    /// No builds.
+    fn default() -> Self {
+        Self {
+            allow_builds: false,
+            allow_tenant_builds: false,
+            build_time: Duration::from_secs(600),
+            max_context_bytes: 8 << 20,
+        }
+    }
+}
+
+impl TemplateLimits {
+    /// Whether a client with this scope may have images built.
+    #[must_use]
+    pub fn builds(&self, scope: &Scope) -> Builds {
+        match (self.allow_builds, scope) {
+            (false, _) => Builds::Off,
+            (true, Scope::Tenant(_)) if !self.allow_tenant_builds => Builds::OffForTenants,
+            (true, _) => Builds::Allowed,
+        }
+    }
+}
+
+/// Whether a client may have images of templates built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Builds {
+    /// It may.
+    Allowed,
+    /// No client may.
+    Off,
+    /// Keys and users of a tenant may not.
+    OffForTenants,
+}
 
 /// What the operator allows.
 #[derive(Clone, Debug)]
@@ -89,12 +186,22 @@ pub struct Limits {
     pub execd_auth: bool,
     /// Whether a sandbox may ask for the rights that isolated sessions take.
     pub execd_isolation: bool,
+    /// The network policy of sandboxes whose request has none, as JSON; `None` if they have none.
+    pub default_policy: Option<Arc<str>>,
+    /// Which volumes sandboxes may have.
+    pub storage: StorageRules,
+    /// Whether network policies are enforced for addresses, too, and not for names only.
+    pub enforces_addresses: bool,
     /// What the sandboxes of a tenant, a user or an API key may use together.
     pub quotas: Quotas,
     /// How much of the audit trail is kept.
     pub audit: AuditLimits,
     /// Longest time that a create waits for execd before it answers anyway.
     pub ready_wait: Duration,
+    /// Of pools.
+    pub pools: PoolLimits,
+    /// Of templates.
+    pub templates: TemplateLimits,
     /// How accesses renew sandboxes; `None` if they do not.
     pub renewal: Option<RenewalLimits>,
     /// Whether resource use is recorded.
@@ -112,9 +219,14 @@ impl Default for Limits {
             max_timeout_seconds: None,
             execd_auth: true,
             execd_isolation: true,
+            default_policy: None,
+            storage: StorageRules::default(),
+            enforces_addresses: false,
             quotas: Quotas::default(),
             audit: AuditLimits::default(),
             ready_wait: Duration::from_secs(5),
+            pools: PoolLimits::default(),
+            templates: TemplateLimits::default(),
             renewal: None,
             metrics: true,
             commands: true,
@@ -150,6 +262,18 @@ struct Inner {
     command_reports: commands::CommandReports,
     /// Resource use.
     metrics: metrics::Metrics,
+    /// Snapshots that are being taken.
+    captures: Arc<snapshots::Captures>,
+    /// Stored file systems without a snapshot.
+    unneeded_snapshots: unneeded::Unneeded,
+    /// Templates that are being made.
+    makings: Arc<templates::Makings>,
+    /// Images without a template.
+    unneeded_templates: unneeded::Unneeded,
+    /// Pools and their members.
+    pools: Arc<pools::Pools>,
+    /// Claims that are being repeated.
+    repeats: pools::Repeats,
     /// Creates with an idempotency key.
     under_way: once::KeyedCreates,
     /// Creates that an earlier server left unanswered.

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use osb_protocol::{FieldError, SandboxId};
+use osb_protocol::{FieldError, SandboxId, WireTime};
 use osb_runtime::CreateSpec;
 use osb_service::ErrorChain;
 use osb_store::{CreateKey, Outcome};
@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 use tracing::warn;
 
-use super::{Error, Record, Service, lifecycle::now};
+use super::{Error, Record, Service, lifecycle::now, pools::instead_of_member};
 
 /// How long a key is kept, in seconds.
 pub(super) const KEPT_SECONDS: i64 = 24 * 3600;
@@ -105,7 +105,11 @@ impl Service {
             let mut under_way = self.inner.under_way.locked();
             match under_way.get(&key) {
                 Some(first) if first.body != body_digest => return Err(reused()),
-                Some(first) => (first.end.clone(), false),
+                Some(first) => {
+                    // What the runtime has begun for it serves other creates meanwhile.
+                    drop(spec);
+                    (first.end.clone(), false)
+                }
                 None => {
                     let (sender, end) = watch::channel(None);
                     let first = FirstRequest {
@@ -141,35 +145,76 @@ impl Service {
 
     async fn create_first(
         &self,
-        spec: CreateSpec,
+        mut spec: CreateSpec,
         key: IdempotencyKey,
         body: [u8; 32],
     ) -> Result<Arc<Record>, Error> {
-        let store = &self.inner.store;
-        let used_at = now();
-        let expired = used_at.plus_seconds(-KEPT_SECONDS).unwrap_or(used_at);
-        let claim = CreateKey {
+        let mut claim = CreateKey {
             key: key.0,
             body,
             sandbox_id: spec.id().clone(),
-            used_at,
+            used_at: now(),
         };
-        while let Some(first) = store.claim_key(&claim, expired).await? {
-            if first.body != body {
+        // It needs no sandbox of a pool then, and does not wait for one.
+        if let Some(record) = self.made_with(&claim).await? {
+            return Ok(record);
+        }
+        let mut plain = self.acquire(&mut spec).await?;
+        loop {
+            claim.sandbox_id = spec.id().clone();
+            match self.create_with(spec, &claim).await {
+                Ok(record) => return Ok(record),
+                Err(error) => spec = instead_of_member(error, plain.take())?,
+            }
+        }
+    }
+
+    /// The sandbox that a key has. A key whose sandbox never came to be is free again.
+    async fn made_with(&self, claim: &CreateKey) -> Result<Option<Arc<Record>>, Error> {
+        let store = &self.inner.store;
+        while let Some(first) = store.create_key(&claim.key, expired(claim)).await? {
+            if first.body != claim.body {
                 return Err(reused());
             }
             if let Some(record) = self.made_before(&first.sandbox_id).await? {
                 self.note_replay(&first.sandbox_id);
+                return Ok(Some(record));
+            }
+            store.free_key(&claim.key, &first.sandbox_id).await?;
+        }
+        Ok(None)
+    }
+
+    /// Creates a sandbox whose key is kept before it.
+    async fn create_with(
+        &self,
+        mut spec: CreateSpec,
+        claim: &CreateKey,
+    ) -> Result<Arc<Record>, Error> {
+        let store = &self.inner.store;
+        let prepared = spec.prepared.clone();
+        // The key may lead to the id from now on, and then no other sandbox may get it.
+        let commit = || prepared.iter().for_each(|prepared| prepared.commit());
+        let claim_key = async || {
+            let claimed = store.claim_key(claim, expired(claim)).await;
+            claimed.inspect_err(|_| commit())
+        };
+        while claim_key().await?.is_some() {
+            if let Some(record) = self.made_with(claim).await? {
                 return Ok(record);
             }
-            store.free_key(&key.0, &first.sandbox_id).await?;
         }
-        let made = self
-            .provision(spec, super::lifecycle::IdSource::IdempotencyKey)
-            .await;
+        let made = match self.resolve_source(&mut spec).await {
+            Ok(()) => {
+                let id_source = super::lifecycle::IdSource::IdempotencyKey;
+                self.provision(spec, id_source).await
+            }
+            Err(error) => Err(error),
+        };
         if made.is_err()
-            && let Err(error) = store.free_key(&key.0, &claim.sandbox_id).await
+            && let Err(error) = store.free_key(&claim.key, &claim.sandbox_id).await
         {
+            commit();
             // Its history says the same to the next request.
             warn!(error = %ErrorChain(&error), "the idempotency key of a failed create stays");
         }
@@ -200,6 +245,12 @@ impl Service {
             Some(Outcome::Deleted | Outcome::Expired | Outcome::Vanished) => Err(gone()),
         }
     }
+}
+
+/// Before this, keys are free again.
+fn expired(claim: &CreateKey) -> WireTime {
+    let expired = claim.used_at.plus_seconds(-KEPT_SECONDS);
+    expired.unwrap_or(claim.used_at)
 }
 
 fn reused() -> Error {

@@ -34,6 +34,7 @@ impl Service {
     }
 
     async fn freeze(&self, id: &SandboxId, wanted: Wanted) -> Result<(), Error> {
+        self.note_sandbox_id(id);
         self.pausing()?;
         let locks = self.locks(id)?;
         // A create or a removal under way may hold the lock for long.

@@ -371,7 +371,7 @@ impl Account {
 }
 
 impl QuotaGroup {
-    fn of(&self, name: &str) -> Quota {
+    pub(super) fn of(&self, name: &str) -> Quota {
         self.named.get(name).copied().unwrap_or(self.default)
     }
 

@@ -2,6 +2,7 @@
 //!
 //! * Sandboxes marked as deleted whose removal has not been done, after a restart or a failure.
 //! * Containers that never started, helpers of a dead server, volumes of older execd builds.
+//! * Snapshots that are half taken or half deleted, and templates that are half made or half deleted.
 //! * History and sessions that are old enough.
 
 use std::time::Duration;
@@ -65,6 +66,8 @@ impl Service {
         if let Err(error) = self.inner.runtime.sweep().await {
             warn!(error = %ErrorChain(&error), "the sweep of the runtime failed");
         }
+        self.reconcile_snapshots().await;
+        self.reconcile_templates().await;
         let at = now();
         if let Some(before) = at.plus_seconds(-HISTORY_SECONDS)
             && let Err(error) = self.inner.store.prune_history(before).await

@@ -4,7 +4,7 @@
 //! once, however often it is read.
 
 use bytes::Bytes;
-use osb_protocol::lifecycle::{ImageRef, Sandbox};
+use osb_protocol::lifecycle::{Allocation, ImageRef, Sandbox};
 use osb_runtime::{Reasons, Source};
 
 use super::{Facts, state};
@@ -29,6 +29,8 @@ impl Record {
         let origin = &facts.origin;
         let image = match &origin.source {
             Source::Image(uri) => Some(ImageRef { uri: uri.clone() }),
+            // As runtimes do that know images by their template (contract: lifecycle §A6).
+            Source::Template(id) => Some(ImageRef { uri: id.clone() }),
             Source::Snapshot(_) | Source::Pool(_) => None,
         };
         let sandbox = Sandbox {
@@ -39,6 +41,7 @@ impl Record {
             status: state::status(&facts, reasons),
             metadata: facts.metadata().clone(),
             extensions: origin.extensions.clone(),
+            allocation: origin.pool.as_deref().map(Allocation::of_pool),
             entrypoint: origin.entrypoint.clone(),
             expires_at: facts.expires_at(),
             created_at: origin.created_at,

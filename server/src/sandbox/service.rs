@@ -3,9 +3,14 @@
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use osb_protocol::{
-    FeatureSet, FieldError, SandboxId, WireTime, identity::Role, lifecycle::Endpoint,
+    FeatureSet, FieldError, SandboxId, WireTime,
+    identity::Role,
+    lifecycle::{Endpoint, NetworkPolicy},
 };
-use osb_runtime::{Amendment, CreateSpec, Expiry, KeptBy, Origin, Runtime, Vocabulary};
+use osb_runtime::{
+    Amendment, CreateSpec, EGRESS_PORT, Expiry, KeptBy, Origin, Runtime, SecureRuntime, Vocabulary,
+    WarmSidecars,
+};
 use osb_service::Supervisor;
 use osb_store::Store;
 use serde_json::Value;
@@ -17,6 +22,7 @@ use super::{
     Page, Record, Registry, RuntimeHealth, Service, Unanswered,
     endpoint::{self, Answering, Target},
     lifecycle::{IdSource, REMOVALS},
+    pools::instead_of_member,
     quota::Owner,
     validate,
 };
@@ -48,6 +54,11 @@ impl Service {
         let left_unanswered = left.unanswered.iter().map(|create| create.id.clone());
         let left_unanswered = left_unanswered.collect();
         let trail = AuditTrail::start(Arc::clone(&store), limits.audit, &tasks);
+        // Their creates ended before the claim, but may have shown the id.
+        store.drain_used_members(super::lifecycle::now()).await?;
+        let settings = super::pools::settings_digest(&*runtime, &limits);
+        let (pools, members) = (store.all_pools().await?, store.all_members().await?);
+        let pools = super::pools::Pools::new(pools, members, &settings);
         let abandoned = mpsc::unbounded_channel();
         let (renewals, accesses) = super::renewal::Renewals::new(limits.renewal);
         let service = Self {
@@ -61,6 +72,12 @@ impl Service {
                 journal: super::journal::Journal::default(),
                 command_reports: super::commands::CommandReports::default(),
                 metrics: super::metrics::Metrics::default(),
+                captures: Arc::default(),
+                unneeded_snapshots: super::unneeded::Unneeded::default(),
+                makings: Arc::default(),
+                unneeded_templates: super::unneeded::Unneeded::default(),
+                pools: Arc::new(pools),
+                repeats: super::pools::Repeats::default(),
                 under_way: super::once::KeyedCreates::default(),
                 left_unanswered,
                 abandoned: abandoned.0,
@@ -85,6 +102,7 @@ impl Service {
         super::metrics::start(service.clone());
         super::commands::start(service.clone());
         super::reconcile::start(service.clone());
+        super::pools::start(service.clone());
         super::renewal::start(service.clone(), accesses);
         Ok(service)
     }
@@ -126,6 +144,38 @@ impl Service {
         self.inner.runtime.features()
     }
 
+    /// What sandboxes run under, if not as plain containers.
+    #[must_use]
+    pub fn secure_runtime(&self) -> Option<SecureRuntime> {
+        self.inner.runtime.secure_runtime()
+    }
+
+    /// Counts of the runtime's warm sidecars, where it keeps some.
+    #[must_use]
+    pub fn warm_sidecars(&self) -> Option<WarmSidecars> {
+        self.inner.runtime.warm_sidecars()
+    }
+
+    /// The network policy of sandboxes whose request has none, as JSON; `None` if they have none.
+    #[must_use]
+    pub fn default_policy(&self) -> Option<&str> {
+        self.inner.limits.default_policy.as_deref()
+    }
+
+    /// Whether a network policy is that of sandboxes whose request has none.
+    #[must_use]
+    pub fn is_default_policy(&self, policy: &NetworkPolicy) -> bool {
+        let default = self.default_policy();
+        let default = default.and_then(|text| serde_json::from_str::<NetworkPolicy>(text).ok());
+        default.as_ref() == Some(policy)
+    }
+
+    /// Whether network policies are enforced for addresses, too, and not for names only.
+    #[must_use]
+    pub fn enforces_addresses(&self) -> bool {
+        self.inner.limits.enforces_addresses
+    }
+
     /// Longest life of a new sandbox, in seconds.
     #[must_use]
     pub fn max_timeout_seconds(&self) -> Option<i64> {
@@ -155,9 +205,12 @@ impl Service {
         validate::Rules {
             runtime: self.inner.runtime.kind(),
             features: self.inner.runtime.features(),
+            secure: self.secure_runtime().map(|secure| secure.kind),
             max_timeout_seconds: self.inner.limits.max_timeout_seconds,
             execd_auth: self.inner.limits.execd_auth,
             execd_isolation: self.inner.limits.execd_isolation && self.may_isolate,
+            default_policy: self.inner.limits.default_policy.clone(),
+            storage: self.inner.limits.storage.clone(),
         }
     }
 
@@ -166,11 +219,22 @@ impl Service {
     ///
     /// # Errors
     /// When a rule is broken or the runtime is unavailable.
-    pub fn accept(&self, body: Value) -> Result<SandboxId, Error> {
-        let spec = self.check(body)?;
-        let id = spec.id().clone();
-        drop(self.start_provision(spec, IdSource::List)?);
-        Ok(id)
+    pub async fn accept(&self, body: Value) -> Result<SandboxId, Error> {
+        let mut spec = self.check(body)?;
+        self.resolve_source(&mut spec).await?;
+        let mut plain = self.acquire(&mut spec).await?;
+        loop {
+            let id = spec.id().clone();
+            let making = self.start_provision(spec, IdSource::List)?;
+            let Some(plain) = plain.take() else {
+                return Ok(id);
+            };
+            // If its claim fails, the sandbox gets another id. A claim takes milliseconds.
+            match making.await.unwrap_or(Err(Error::ShuttingDown)) {
+                Ok(_) => return Ok(id),
+                Err(error) => spec = instead_of_member(error, Some(plain))?,
+            }
+        }
     }
 
     /// Creates a sandbox and returns once clients may use it (contract: lifecycle §5.1). Only the
@@ -180,29 +244,36 @@ impl Service {
     /// # Errors
     /// When a rule is broken or the runtime fails; then nothing of it is left.
     pub async fn create_for_answer(&self, body: Value) -> Result<(Arc<Record>, Unanswered), Error> {
-        let spec = self.check(body)?;
-        let unanswered = Unanswered::new(self, spec.id());
-        match self.provision(spec, IdSource::Answer).await {
-            Ok(record) => {
-                let id = &record.facts.origin.id;
-                self.inner.store.set_answered(id).await?;
-                Ok((record, unanswered))
-            }
-            Err(error) => {
-                // Nothing is left to remove.
-                unanswered.answered();
-                Err(error)
+        let mut spec = self.check(body)?;
+        self.resolve_source(&mut spec).await?;
+        let mut plain = self.acquire(&mut spec).await?;
+        loop {
+            let unanswered = Unanswered::new(self, spec.id());
+            match self.provision(spec, IdSource::Answer).await {
+                Ok(record) => {
+                    let id = &record.facts.origin.id;
+                    self.inner.store.set_answered(id).await?;
+                    return Ok((record, unanswered));
+                }
+                Err(error) => {
+                    // Nothing is left to remove.
+                    unanswered.answered();
+                    spec = instead_of_member(error, plain.take())?;
+                }
             }
         }
     }
 
-    /// Checks a request to create by all rules.
+    /// Checks a request to create by all rules, except for what the store says of its source. The
+    /// sandbox may be one that the runtime has begun in advance, and gives to another create if this
+    /// one does not get as far as the registry.
     pub(super) fn check(&self, body: Value) -> Result<CreateSpec, Error> {
         let checked = validate::request(body, &self.rules())?;
         self.available()?;
         let (mut spec, unread) = (checked.spec, checked.unread);
         spec.origin.tenant = self.scope.tenant().map(Arc::from);
         spec.origin.owner = self.owner.as_ref().map(Owner::tag);
+        self.inner.runtime.prepare(&mut spec);
         if !unread.is_empty() {
             info!(sandbox = %spec.id(), ?unread, "the request has members that mean nothing here");
         }
@@ -368,6 +439,20 @@ impl Service {
         Ok(Target { record, route })
     }
 
+    /// Where this server sends requests for the sidecar that enforces a sandbox's network policy.
+    ///
+    /// # Errors
+    /// When the sandbox does not exist, has no network policy, or does not run.
+    pub fn sidecar(&self, id: &SandboxId) -> Result<Target, Error> {
+        self.note_sandbox_id(id);
+        let record = self.known(id)?;
+        self.note_sandbox(id);
+        if record.facts.origin.egress_token.is_none() {
+            return Err(Error::NoNetworkPolicy(id.clone()));
+        }
+        self.proxy_target(id, Some(record), EGRESS_PORT)
+    }
+
     /// Whether a sandbox could answer what it was asked.
     #[must_use]
     pub fn answering(&self, id: &SandboxId) -> Answering {
@@ -446,6 +531,7 @@ impl Service {
     }
 
     pub(super) fn locks(&self, id: &SandboxId) -> Result<Arc<super::registry::Locks>, Error> {
+        self.note_sandbox_id(id);
         self.available()?;
         if self.scope != Scope::All {
             self.known(id)?;

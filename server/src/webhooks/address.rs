@@ -15,11 +15,12 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use crate::sandbox::Service;
 
 /// Networks that are not the public Internet, and those that embed IPv4 addresses.
-const NOT_PUBLIC: [&str; 30] = [
+const NOT_PUBLIC: [&str; 31] = [
     "0.0.0.0/8",
     "10.0.0.0/8",
     "100.64.0.0/10",
     "127.0.0.0/8",
+    "168.63.129.16/32",
     "169.254.0.0/16",
     "172.16.0.0/12",
     "192.0.0.0/24",

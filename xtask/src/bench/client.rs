@@ -24,6 +24,10 @@ pub(super) struct Client {
     /// `host:port`.
     address: String,
     key: String,
+    /// Network policy of the sandboxes that it creates.
+    policy: Option<Value>,
+    /// Pool of the sandboxes that it creates.
+    pool: Option<String>,
 }
 
 /// One sandbox.
@@ -45,6 +49,24 @@ impl Client {
         Self {
             address: address.to_owned(),
             key: key.to_owned(),
+            policy: None,
+            pool: None,
+        }
+    }
+
+    /// The same client, whose sandboxes have a network policy.
+    pub(super) fn with_policy(&self, policy: Value) -> Self {
+        Self {
+            policy: Some(policy),
+            ..self.clone()
+        }
+    }
+
+    /// The same client, whose sandboxes come from a pool.
+    pub(super) fn with_pool(&self, name: &str) -> Self {
+        Self {
+            pool: Some(name.to_owned()),
+            ..self.clone()
         }
     }
 
@@ -105,7 +127,13 @@ impl Client {
 
     /// Creates a sandbox without waiting for its execd.
     pub(super) async fn create(&self, connection: &mut Connection) -> Result<String> {
-        let body = Self::create_body();
+        let mut body = Self::create_body();
+        if let Some(policy) = &self.policy {
+            body["networkPolicy"] = policy.clone();
+        }
+        if let Some(pool) = &self.pool {
+            body["extensions"] = json!({ "poolRef": pool });
+        }
         let created: Created = connection
             .call("POST", "/v1/sandboxes", Some(&body))
             .await?

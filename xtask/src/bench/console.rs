@@ -96,6 +96,8 @@ async fn crowd(
     pages(&visitor, some, options, report).await?;
     tabs(subject, &visitor, some, report).await?;
     browser.measure(client, "crowd", report)?;
+    // The server has closed the idle one meanwhile.
+    let mut api = client.connect().await?;
     for _ in some..many {
         client.create(&mut api).await?;
     }
@@ -184,6 +186,7 @@ async fn on_docker(
         browser.measure(client, "docker", report)
     };
     let measured = measured.await;
+    let mut api = client.connect().await?;
     let deleted = client.delete(&mut api, &sandbox.id).await;
     measured.and(deleted)
 }

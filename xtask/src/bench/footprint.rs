@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::{
     client::Sandbox,
@@ -105,7 +106,8 @@ fn one_start(program: &Path, dir: &Path) -> Result<Duration> {
         );
         std::thread::yield_now();
     };
-    child.kill()?;
+    // So that it removes its warm sidecars.
+    kill_process(Pid::from_child(&child), Signal::TERM).context("cannot stop the server")?;
     child.wait()?;
     Ok(answered)
 }

@@ -43,8 +43,13 @@ impl Connection {
         let stream = TcpStream::connect(address)
             .await
             .with_context(|| format!("cannot connect to {address}"))?;
+        Self::of(stream, address).await
+    }
+
+    /// Uses an open connection to `host`.
+    pub(super) async fn of(stream: TcpStream, host: &str) -> Result<Self> {
         stream.set_nodelay(true)?;
-        Self::over(stream, address).await
+        Self::over(stream, host).await
     }
 
     /// Connects to a Unix socket.

@@ -19,6 +19,7 @@ const PARALLEL: usize = 20;
 const ROUNDS: usize = 3;
 
 /// A server that is measured in turns with others.
+#[derive(Clone, Copy)]
 pub(super) struct Contender<'a> {
     /// Prefix of the names of its rows.
     pub(super) prefix: &'static str,

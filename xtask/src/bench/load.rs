@@ -27,6 +27,15 @@ pub(super) struct Load {
     pub(super) rate: f64,
 }
 
+impl Load {
+    /// The load whose requests took this long, each and together.
+    pub(super) fn of(samples: &Samples, time: Duration) -> Self {
+        let latency = samples.summary();
+        let rate = rate(latency.samples, time);
+        Self { latency, rate }
+    }
+}
+
 /// A URL and the headers its requests carry.
 pub(super) struct Target {
     pub(super) url: String,
@@ -43,9 +52,7 @@ pub(super) async fn alone(mut connection: Connection, path: &str, time: Duration
         samples.add(sent.elapsed());
         ensure!(reply.status == 200, "GET {path} answered {}", reply.status);
     }
-    let latency = samples.summary();
-    let rate = rate(latency.samples, start.elapsed());
-    Ok(Load { latency, rate })
+    Ok(Load::of(&samples, start.elapsed()))
 }
 
 #[derive(Deserialize)]

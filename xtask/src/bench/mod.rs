@@ -8,6 +8,7 @@ mod command;
 mod complete;
 mod console;
 mod daemon;
+mod egress;
 mod engine;
 mod execd;
 mod footprint;
@@ -18,6 +19,7 @@ mod load;
 mod nginx;
 mod overload;
 mod plain;
+mod pool;
 mod reads;
 mod report;
 mod stats;
@@ -34,6 +36,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use self::{client::Client, lifecycle::Contender, report::Report, subject::Subject};
@@ -42,9 +45,11 @@ use crate::{
     host::{Installer, engine as docker},
     repo::Repo,
     step::{notice, step},
-    up::ensure_base_image,
+    up::{ensure_base_image, ensure_egress_image},
 };
 
+/// Prefix of the rows of sandboxes with a network policy.
+const RESTRICTED: &str = "with a network policy: ";
 /// Prefix of the rows of a server with PostgreSQL, tenants, quotas, users, keys and audit.
 const COMPLETE: &str = "everything on: ";
 
@@ -54,6 +59,8 @@ pub(crate) enum Bench {
     /// Create, ready, delete, reads, proxied requests, commands, footprint; the same with everything
     /// on and, if `REFERENCE_URL` names one, for another server of the API
     Lifecycle(Options),
+    /// Pools: claims one by one and fifty at once, and how fast a pool fills up
+    Pool(Options),
     /// Requests at a rising rate, until the server no longer keeps up
     Ladder(Options),
     /// A keyed request while clients without a key hold connections
@@ -62,6 +69,9 @@ pub(crate) enum Bench {
     Console(Options),
     /// The daemon outside a sandbox: commands, streams, files, terminals, footprint
     Execd(Options),
+    /// The egress sidecar: queries, changes of the policy, connections, footprint; the same, if
+    /// `REFERENCE_EGRESS` names its program, for another sidecar
+    Egress(Options),
 }
 
 /// Options of a benchmark.
@@ -86,10 +96,12 @@ impl Bench {
     fn options(&self) -> &Options {
         match self {
             Self::Lifecycle(options)
+            | Self::Pool(options)
             | Self::Ladder(options)
             | Self::Overload(options)
             | Self::Console(options)
-            | Self::Execd(options) => options,
+            | Self::Execd(options)
+            | Self::Egress(options) => options,
         }
     }
 }
@@ -107,14 +119,20 @@ pub(crate) fn bench(repo: &Repo, bench: &Bench) -> Result<ExitCode> {
         None => {
             match bench {
                 Bench::Execd(_) => build::daemon(repo, Profile::Release, &repo.dist())?,
+                Bench::Egress(_) => build::sidecar(repo, Profile::Release, &repo.dist())?,
                 _ => build::all(repo, &installer, Profile::Release, &repo.dist())?,
             }
             repo.clone()
         }
     };
-    let mut report = Report::new(repo);
+    let measured = match bench {
+        Bench::Egress(_) => "egress",
+        _ => "execd",
+    };
+    let mut report = Report::new(repo, measured);
     match bench {
         Bench::Lifecycle(_) => lifecycle(repo, &installer, options, &runtime, &mut report)?,
+        Bench::Pool(_) => pool(repo, &installer, options, &runtime, &mut report)?,
         Bench::Ladder(_) => {
             runtime.block_on(ladder::measure(repo, &installer, options, &mut report))?;
         }
@@ -125,6 +143,9 @@ pub(crate) fn bench(repo: &Repo, bench: &Bench) -> Result<ExitCode> {
         Bench::Execd(_) => {
             runtime.block_on(daemon::measure(repo, options, &mut report))?;
             footprint::on_disk(repo, "execd", &mut report)?;
+        }
+        Bench::Egress(_) => {
+            runtime.block_on(egress::measure(repo, &installer, options, &mut report))?;
         }
     }
     report.print();
@@ -152,7 +173,16 @@ fn lifecycle(
     if reference.is_none() {
         notice("not measured: another server of the API; set REFERENCE_URL and REFERENCE_API_KEY");
     }
+    let has_sidecar = repo.dist().join("egress").exists();
+    if has_sidecar {
+        step("the image of the egress sidecar is there", || {
+            ensure_egress_image(repo, installer, &repo.dist())
+        })?;
+    } else {
+        notice("not measured: sandboxes with a network policy; these programs have no sidecar");
+    }
     let subject = Subject::start(repo, "bench-docker", "docker")?;
+    let restricted = has_sidecar.then(|| subject.client().with_policy(network_policy()));
     let measured = runtime.block_on(async {
         footprint::at_rest(&subject, report)?;
         let complete = complete_subject(repo, installer, "bench-complete", "docker").await?;
@@ -164,7 +194,13 @@ fn lifecycle(
                 .as_ref()
                 .map(|client| Contender::new("reference: ", client)),
         );
-        lifecycle::measure(&servers, options, report).await?;
+        let mut creating = servers.clone();
+        creating.extend(
+            restricted
+                .as_ref()
+                .map(|client| Contender::new(RESTRICTED, client)),
+        );
+        lifecycle::measure(&creating, options, report).await?;
         reads::measure(repo, &servers, options, report).await?;
         complete.map_or(Ok(()), Subject::stop)?;
         in_sandbox(&subject, options, report).await
@@ -183,6 +219,30 @@ fn lifecycle(
     });
     crowd.stop().and(measured)?;
     footprint::start_up(repo, report)
+}
+
+fn pool(
+    repo: &Repo,
+    installer: &Installer,
+    options: &Options,
+    runtime: &Runtime,
+    report: &mut Report,
+) -> Result<()> {
+    step("the Docker engine answers", || docker::ensure(installer))?;
+    step("the base image is there", || {
+        ensure_base_image(repo, installer)
+    })?;
+    let subject = Subject::start(repo, "bench-pool", "docker")?;
+    let measured = runtime.block_on(pool::measure(subject.client(), options, report));
+    subject.stop().and(measured)
+}
+
+/// A policy of one rule.
+fn network_policy() -> Value {
+    json!({
+        "defaultAction": "deny",
+        "egress": [{ "action": "allow", "target": "*.example.org" }],
+    })
 }
 
 /// The server with everything on, unless it is an older one that has not got everything.

@@ -26,13 +26,14 @@ struct Row {
 }
 
 impl Report {
-    /// Creates an empty report about this machine and commit.
-    pub(super) fn new(repo: &Repo) -> Self {
+    /// Creates an empty report about this machine, and about the commit of `program`, one of those
+    /// that are measured.
+    pub(super) fn new(repo: &Repo, program: &str) -> Self {
         let machine = json!({
             "processors": std::thread::available_parallelism().map_or(0, usize::from),
             "kernel": query(Command::new("uname").arg("-sr")).ok(),
             "docker": engine::version(),
-            "programs": query(Command::new(repo.dist().join("execd")).arg("--version")).ok(),
+            "programs": query(Command::new(repo.dist().join(program)).arg("--version")).ok(),
         });
         Self {
             machine,
@@ -130,11 +131,12 @@ impl Report {
             median: format!("{mib:.2} MiB"),
             p99: String::new(),
             note: String::new(),
-            json: json!({ "name": name, "mib": mib }),
+            json: json!({ "name": name.trim(), "mib": mib }),
         });
     }
 
-    fn push(&mut self, name: &str, summary: Summary, note: String, more: Value) {
+    /// Adds durations with a remark, and with more members in the JSON.
+    pub(super) fn push(&mut self, name: &str, summary: Summary, note: String, more: Value) {
         let mut json = summary.to_json();
         json["name"] = Value::from(name.trim());
         if let (Some(json), Value::Object(more)) = (json.as_object_mut(), more) {
@@ -174,7 +176,8 @@ impl Report {
     }
 }
 
-fn rounded(ratio: f64) -> f64 {
+/// A ratio with two decimals.
+pub(super) fn rounded(ratio: f64) -> f64 {
     (ratio * 100.0).round() / 100.0
 }
 

@@ -24,6 +24,11 @@ impl Samples {
         self.0.len()
     }
 
+    /// The first sample alone; nothing without samples.
+    pub(super) fn first(&self) -> Self {
+        Self(self.0.first().copied().into_iter().collect())
+    }
+
     /// Least duration that `share` of the samples do not exceed; zero without samples.
     pub(super) fn quantile(&self, share: f64) -> Duration {
         let mut sorted = self.0.clone();

@@ -1,6 +1,8 @@
-//! Builds of execd, of the console's site, and of the server that embeds the site.
+//! Builds of execd, of the egress sidecar, of the console's site, and of the server that embeds the
+//! site.
 
 mod execd;
+pub(crate) mod native;
 mod publish;
 mod server;
 mod site;
@@ -39,9 +41,9 @@ impl Profile {
         }
     }
 
-    /// Applies the profile to a build of execd, which has a release profile of its own
-    /// (docs/adr/0003). Returns the output folder.
-    fn apply_execd(self, repo: &Repo, cargo: &mut Command) -> &'static str {
+    /// Applies the profile to a build of execd or of the egress sidecar. They run in or beside each
+    /// sandbox, and have a release profile of their own (docs/adr/0003). Returns the output folder.
+    fn apply_static(self, repo: &Repo, cargo: &mut Command) -> &'static str {
         match self {
             Self::Dev => "debug",
             Self::Release => {
@@ -55,7 +57,7 @@ impl Profile {
 
 /// Cargo profile of released servers.
 const SERVER_RELEASE: &str = "server-release";
-/// Cargo profile of released execds.
+/// Cargo profile of released execds and egress sidecars.
 const EXECD_RELEASE: &str = "execd-release";
 
 /// Passes the commit to the build. Only for releases: a dev build would run again after each commit.
@@ -70,6 +72,7 @@ pub(crate) fn all(repo: &Repo, installer: &Installer, profile: Profile, dist: &P
     in_parallel(
         || {
             execd::build(repo, profile, dist)?;
+            sidecar(repo, profile, dist)?;
             server::dependencies(repo, profile)
         },
         || site::build(repo, installer),
@@ -77,9 +80,27 @@ pub(crate) fn all(repo: &Repo, installer: &Installer, profile: Profile, dist: &P
     server::build(repo, profile, dist)
 }
 
+/// Builds everything into `dist` as static binaries, for machines with another C library. The server
+/// is built apart from that of [`all`].
+pub(crate) fn all_static(repo: &Repo, installer: &Installer, dist: &Path) -> Result<()> {
+    in_parallel(
+        || {
+            execd::build(repo, Profile::Release, dist)?;
+            sidecar(repo, Profile::Release, dist)
+        },
+        || site::build(repo, installer),
+    )?;
+    server::build_static(repo, dist)
+}
+
 /// Builds execd alone.
 pub(crate) fn daemon(repo: &Repo, profile: Profile, dist: &Path) -> Result<()> {
     execd::build(repo, profile, dist)
+}
+
+/// Builds the egress sidecar alone.
+pub(crate) fn sidecar(repo: &Repo, profile: Profile, dist: &Path) -> Result<()> {
+    native::build(repo, profile, dist, "osb-egress", "egress")
 }
 
 /// Builds execd for 64-bit ARM.
@@ -93,7 +114,7 @@ pub(crate) fn arm64(
 }
 
 /// Short hash of the commit, with `-dirty` when tracked files differ from it.
-fn commit(repo: &Repo) -> Option<String> {
+pub(crate) fn commit(repo: &Repo) -> Option<String> {
     let git = |arguments: &[&str]| {
         query(
             Command::new("git")

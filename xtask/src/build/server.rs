@@ -1,10 +1,11 @@
 //! The server, which embeds the site that was built before it.
 
-use std::{path::Path, process::Command};
+use std::{fs, path::Path, process::Command};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use serde::Deserialize;
 
-use super::{Profile, publish::publish};
+use super::{Profile, native, publish::publish};
 use crate::{
     process::{cargo, run, run_ignoring_failure},
     repo::Repo,
@@ -37,6 +38,42 @@ pub(super) fn build(repo: &Repo, profile: Profile, dist: &Path) -> Result<()> {
     })
 }
 
+/// Builds the server as one static binary into `dist/opensandbox-server`, for other machines.
+pub(super) fn build_static(repo: &Repo, dist: &Path) -> Result<()> {
+    const PROFILE: Profile = Profile::Release;
+    step("build the static server with its console", || {
+        let target = native::target()?;
+        let mut cargo = command(repo, PROFILE);
+        // The variable replaces the flags of the configuration.
+        let flags = format!("{} {}", configured_flags(repo)?, native::flags());
+        cargo.args(["--target", target]).env("RUSTFLAGS", flags);
+        run(&mut cargo)?;
+        let folder = repo.cargo_target().join(target).join(PROFILE.folder());
+        let built = folder.join("opensandbox-server");
+        publish(&built, &dist.join("opensandbox-server"))
+    })
+}
+
+#[derive(Deserialize)]
+struct CargoConfig {
+    build: BuildTable,
+}
+
+#[derive(Deserialize)]
+struct BuildTable {
+    rustflags: Vec<String>,
+}
+
+/// Flags of every build of this repository, on which the pages and the server must agree.
+fn configured_flags(repo: &Repo) -> Result<String> {
+    let file = repo.path(".cargo/config.toml");
+    let text =
+        fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let config: CargoConfig =
+        toml::from_str(&text).with_context(|| format!("cannot parse {}", file.display()))?;
+    Ok(config.build.rustflags.join(" "))
+}
+
 fn command(repo: &Repo, profile: Profile) -> Command {
     let mut cargo = cargo();
     cargo.arg("build").current_dir(repo.root());
@@ -48,4 +85,15 @@ fn command(repo: &Repo, profile: Profile) -> Command {
     };
     profile.apply(repo, &mut cargo);
     cargo
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_static_server_is_built_with_the_flags_of_its_pages() {
+        let flags = configured_flags(&Repo::find().unwrap()).unwrap();
+        assert_eq!(flags, "--cfg erase_components");
+    }
 }

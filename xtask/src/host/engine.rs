@@ -97,7 +97,7 @@ fn is_installed() -> bool {
 }
 
 /// Socket of the engine on this machine; `None` when `DOCKER_HOST` names a remote engine.
-fn local_socket() -> Option<String> {
+pub(crate) fn local_socket() -> Option<String> {
     match std::env::var("DOCKER_HOST") {
         Ok(host) if !host.is_empty() => host.strip_prefix("unix://").map(str::to_owned),
         _ => Some(SOCKET.to_owned()),

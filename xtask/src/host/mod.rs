@@ -54,6 +54,10 @@ pub(crate) fn missing_for_build(installer: &Installer) -> [Option<Missing>; 2] {
 /// Program of Redis, which tests start themselves, and its package.
 pub(crate) const REDIS: &str = "redis-server";
 
+/// Program of gVisor, which a test runs sandboxes with where it is there, and its package. Not every
+/// distribution and processor has it.
+pub(crate) const GVISOR: &str = "runsc";
+
 /// Missing prerequisites of the tests, besides those of a build.
 pub(crate) fn missing_for_tests(installer: &Installer) -> [Option<Missing>; 5] {
     [

@@ -16,7 +16,12 @@ use crate::{host::node, up::BASE_IMAGE};
 /// Name of the suite.
 pub(super) const NAME: &str = "console in the browser";
 /// Longest time of the suite.
-const LIMIT: Duration = Duration::from_secs(25 * 60);
+const LIMIT: Duration = Duration::from_secs(40 * 60);
+/// The same with long outages.
+const FULL_LIMIT: Duration = Duration::from_secs(90 * 60);
+/// Length of each outage in milliseconds in a full run. In others it is as long as what is checked
+/// during it.
+const OUTAGE_MS: &str = "60000";
 /// Configuration of the suite.
 const CONFIG: &str = "end2end/browser/playwright.config.ts";
 
@@ -49,12 +54,18 @@ fn suite(context: &Context<'_>) -> Result<Tally> {
         .env("OSB_SERVER", server.program())
         .env("OSB_CHROMIUM", chromium)
         .current_dir(context.repo.root());
+    if context.options.full {
+        playwright.env("OSB_OUTAGE_MS", OUTAGE_MS);
+    }
     if let Some(filter) = &context.options.filter {
         playwright.args(["--grep", &literal(filter), "--pass-with-no-tests"]);
     }
     let suite = Suite {
         name: NAME,
-        limit: LIMIT,
+        limit: match context.options.full {
+            true => FULL_LIMIT,
+            false => LIMIT,
+        },
     };
     eprintln!("==> {NAME}");
     let tally = suite.run(&mut playwright, &mut |_| {}, || read_report(&report));

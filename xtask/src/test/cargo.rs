@@ -6,7 +6,7 @@ use anyhow::{Error, Result, bail};
 
 use super::{Context, suite::Suite, tally::Tally};
 use crate::{
-    host::{REDIS, postgres::Postgres},
+    host::{GVISOR, REDIS, postgres::Postgres},
     process::{self, Ended, describe, run_within, watch},
     progress::Line,
     step::{notice, step},
@@ -63,6 +63,14 @@ pub(super) fn run(context: &Context<'_>, docker: Result<(), &Error>) -> Tally {
     });
     if let Err(error) = &redis {
         tally += context.report_failure("test Redis", error);
+    }
+    let gvisor = step("provide gVisor for the tests", || {
+        context.installer.program(GVISOR, &[GVISOR])
+    });
+    if let Err(error) = &gvisor {
+        // Its test leaves itself out: where there is no package, there is nothing to repair.
+        notice(&format!("SKIPPED: could not test gVisor: {error:#}"));
+        tally += Tally::SKIPPED;
     }
     let filter = context.options.filter.as_deref();
     let mut cargo = cargo_test(context);

@@ -1,5 +1,5 @@
-//! The fuzz targets of execd, ten minutes each, one per processor at a time. Only full runs include
-//! them.
+//! The fuzz targets of execd and egress, ten minutes each, one per processor at a time. Only full
+//! runs include them.
 
 use std::{fs, process::Command, sync::Mutex, thread, time::Duration};
 
@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(SECONDS + 20 * 60);
 pub(super) fn run_all(context: &Context<'_>) -> Tally {
     match targets(context) {
         Ok(tally) => tally,
-        Err(error) => context.report_failure("fuzz execd", &error),
+        Err(error) => context.report_failure("fuzz", &error),
     }
 }
 
@@ -107,7 +107,7 @@ fn target(context: &Context<'_>, name: &str) -> Result<Tally> {
         .args(["--", "-print_final_stats=1", "-timeout=20"])
         .arg(format!("-max_total_time={SECONDS}"));
     let suite = Suite {
-        name: "fuzz execd",
+        name: "fuzz",
         limit: LIMIT,
     };
     Ok(suite.run(&mut cargo, &mut |_| {}, || Ok(Tally::PASSED)))

@@ -133,7 +133,7 @@ fn resources_of(instances: &Instances) -> Result<BTreeSet<String>> {
         all.extend(
             resources
                 .filter(|resource| instances.created(resource) && !kept.contains(resource))
-                .map(|resource| format!("{kind} {}", resource.name)),
+                .map(|Resource { name, instance }| format!("{kind} {name} of server {instance}")),
         );
     }
     Ok(all)

@@ -5,6 +5,7 @@ mod cargo;
 mod fuzz;
 mod js;
 mod leftovers;
+mod package;
 mod python;
 mod server;
 mod suite;
@@ -22,7 +23,7 @@ use crate::{
     interrupt::{self, interrupted},
     repo::Repo,
     step::notice,
-    up::{ensure_base_image, random_key},
+    up::{ensure_base_image, ensure_egress_image, random_key},
 };
 
 /// Options of `test`.
@@ -34,12 +35,30 @@ pub(crate) struct Options {
     /// Run only tests whose name contains this
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
+    /// Run only these suites; may be repeated
+    #[arg(long = "suite", value_enum, value_name = "SUITE")]
+    suites: Vec<Chosen>,
     /// Database of the server that the suites in Python test completely
     #[arg(long, value_enum, default_value_t)]
     store: Database,
     /// Print what is missing on this machine instead of installing it
     #[arg(long)]
     no_install: bool,
+}
+
+/// A suite that can be run alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Chosen {
+    /// Tests of the crates.
+    Rust,
+    /// Checks of the packages.
+    Packages,
+    /// Official SDKs in Python, and the contract over HTTP.
+    Python,
+    /// The official SDK in JavaScript.
+    Javascript,
+    /// The console in a browser.
+    Browser,
 }
 
 /// Where a server keeps its store.
@@ -56,6 +75,11 @@ impl Options {
     /// Whether missing packages may be installed.
     pub(crate) fn may_install(&self) -> bool {
         !self.no_install
+    }
+
+    /// Whether a suite is run.
+    fn includes(&self, suite: Chosen) -> bool {
+        self.suites.is_empty() || self.suites.contains(&suite)
     }
 }
 
@@ -90,6 +114,9 @@ impl<'a> Context<'a> {
         }
     }
 }
+
+/// Runs a suite that needs the server and an engine.
+type Run = fn(&Context<'_>) -> Tally;
 
 /// Runs the suites and prints the count as the last line.
 pub(crate) fn test(repo: &Repo, options: &Options) -> ExitCode {
@@ -136,8 +163,16 @@ fn all(context: &Context<'_>) -> Tally {
     // The engine first: Rust tests use it as well.
     let engine = engine::ensure(installer).and_then(|()| Baseline::record(run, &repo.reports()));
     let built = build::all(repo, installer, Profile::Dev, &repo.dist_for_tests());
+    let images = || {
+        ensure_base_image(repo, installer)?;
+        match &built {
+            Ok(()) => ensure_egress_image(repo, installer, &repo.dist_for_tests()),
+            // It is reported below.
+            Err(_) => Ok(()),
+        }
+    };
     let image = match &engine {
-        Ok(_) => ensure_base_image(repo, installer),
+        Ok(_) => images(),
         Err(_) => Ok(()),
     };
 
@@ -147,14 +182,22 @@ fn all(context: &Context<'_>) -> Tally {
     };
 
     let mut tally = Tally::default();
-    if !interrupted() {
+    if options.includes(Chosen::Rust) && !interrupted() {
         tally += cargo::run(context, docker);
+    }
+    if built.is_ok() && options.includes(Chosen::Packages) && !interrupted() {
+        tally += package::run(context, docker);
     }
     match (built, docker) {
         (Ok(()), Ok(())) => {
-            for suite in [python::run, js::run, browser::run] {
-                if !interrupted() {
-                    tally += suite(context);
+            let suites: [(Chosen, Run); 3] = [
+                (Chosen::Python, python::run),
+                (Chosen::Javascript, js::run),
+                (Chosen::Browser, browser::run),
+            ];
+            for (suite, run) in suites {
+                if options.includes(suite) && !interrupted() {
+                    tally += run(context);
                 }
             }
         }

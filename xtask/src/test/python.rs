@@ -1,4 +1,5 @@
-//! The suites in Python: both generations of the official SDK, and the contract over plain HTTP.
+//! The suites in Python: both generations of the official SDK, the official command, and the contract
+//! over plain HTTP.
 
 use std::{fs, path::Path, process::Command, time::Duration};
 
@@ -34,7 +35,7 @@ struct Run {
 }
 
 /// The SDK generations come first, because users depend on them.
-const RUNS: [Run; 3] = [
+const RUNS: [Run; 5] = [
     Run {
         name: "official SDK 1.1",
         environment: "1.1",
@@ -57,6 +58,23 @@ const RUNS: [Run; 3] = [
         requirements: "contract/requirements.txt",
         folder: "contract",
         files: &[],
+        suffix: "",
+    },
+    Run {
+        name: "official command osb 1.1",
+        environment: "cli",
+        requirements: "cli/requirements.txt",
+        folder: "cli",
+        files: &[],
+        suffix: "",
+    },
+    // An older release of its generation.
+    Run {
+        name: "network policies with the official SDK 0.1.13",
+        environment: "0.1.13",
+        requirements: "sdk/requirements-0.1.13.txt",
+        folder: "sdk",
+        files: &["test_network_policy.py"],
         suffix: "",
     },
 ];
@@ -89,7 +107,13 @@ const ON_POSTGRESQL: [Run; 2] = [
 ];
 
 /// Names of the suites.
-pub(super) const NAMES: [&str; RUNS.len()] = [RUNS[0].name, RUNS[1].name, RUNS[2].name];
+pub(super) const NAMES: [&str; RUNS.len()] = [
+    RUNS[0].name,
+    RUNS[1].name,
+    RUNS[2].name,
+    RUNS[3].name,
+    RUNS[4].name,
+];
 
 /// Runs all suites against one server, and a part of them against one on PostgreSQL; or all suites
 /// against the latter.

@@ -41,6 +41,7 @@ impl TestServer {
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         let config = dir.join("config.toml");
         let text = render(free_port()?, &random_key()?, &dir.join("store.db"));
+        let text = with_builds(&with_volumes(&text, &volumes_in(&dir)));
         let text = match database {
             None => text,
             Some(url) => in_database(&text, url),
@@ -74,6 +75,7 @@ impl TestServer {
             .env("OPENSANDBOX_TEST_URL", self.url())
             .env("OPENSANDBOX_TEST_API_KEY", self.api_key())
             .env("OPENSANDBOX_TEST_IMAGE", crate::up::BASE_IMAGE)
+            .env("OPENSANDBOX_TEST_HOST_VOLUMES", volumes_in(&self.dir))
             .env("OPENSANDBOX_TEST_SERVER_BINARY", &self.program)
             .env("OPENSANDBOX_TEST_SERVER_CONFIG", &self.settings.file);
     }
@@ -92,6 +94,27 @@ impl TestServer {
     pub(super) fn stop(mut self) -> Result<()> {
         self.server.end()
     }
+}
+
+/// Directory that sandboxes of a test server may get.
+fn volumes_in(dir: &Path) -> PathBuf {
+    dir.join("volumes")
+}
+
+/// Lets sandboxes get a directory of this machine.
+fn with_volumes(config: &str, allowed: &Path) -> String {
+    let allowed = toml::Value::String(allowed.to_string_lossy().into_owned());
+    // Tests share a volume and mount a directory of it, on engines of any release.
+    // This machine may be a container itself, in which the engine runs as well.
+    format!(
+        "{config}\n[storage]\nallowed_host_paths = [{allowed}]\nhost_is_local = true\n\
+         allow_racy_paths = true\n"
+    )
+}
+
+/// Lets clients have images of templates built.
+fn with_builds(config: &str) -> String {
+    format!("{config}\n[templates]\nallow_builds = true\n")
 }
 
 /// Moves the store of a configuration into a PostgreSQL database.
@@ -117,11 +140,20 @@ mod tests {
     #[test]
     fn a_store_is_moved_into_a_database() {
         let url = "postgresql://postgres@127.0.0.1:1/postgres";
-        let text = in_database(&render(1, "key", Path::new("/s.db")), url);
+        let text = with_volumes(&render(1, "key", Path::new("/s.db")), Path::new("/v"));
+        let text = in_database(&with_builds(&text), url);
         let config: toml::Table = text.parse().unwrap();
         let store = &config["store"];
         assert_eq!(store["type"].as_str(), Some("postgresql"));
         assert_eq!(store["postgresql"]["dsn"].as_str(), Some(url));
         assert_eq!(config["runtime"]["type"].as_str(), Some("docker"));
+        let image = config["egress"]["image"].as_str();
+        assert_eq!(image, Some("opensandbox/egress:latest"));
+        let allowed = config["storage"]["allowed_host_paths"].as_array().unwrap();
+        assert_eq!(allowed[0].as_str(), Some("/v"));
+        let builds = config["templates"]["allow_builds"].as_bool();
+        assert_eq!(builds, Some(true));
+        let racy = config["storage"]["allow_racy_paths"].as_bool();
+        assert_eq!(racy, Some(true));
     }
 }

@@ -20,7 +20,7 @@ use self::{
     settings::Draft,
 };
 pub(crate) use self::{
-    image::{TAG as BASE_IMAGE, ensure as ensure_base_image},
+    image::{TAG as BASE_IMAGE, ensure as ensure_base_image, ensure_egress as ensure_egress_image},
     server::{Server, get_status},
     settings::{Settings, free_port, random_key, render, write_private},
 };
@@ -77,6 +77,7 @@ pub(crate) fn up(repo: &Repo, options: &Options) -> Result<ExitCode> {
         || image::ensure(repo, &installer),
         || build::all(repo, &installer, Profile::Release, &repo.dist()),
     )?;
+    image::ensure_egress(repo, &installer, &repo.dist())?;
     let server = step("start the server", || {
         Server::start(
             &repo.dist().join("opensandbox-server"),

@@ -11,6 +11,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
+use super::image::EGRESS_TAG;
+
 /// Default port.
 const DEFAULT_PORT: u16 = 8080;
 /// Characters of a generated key; each carries six random bits.
@@ -143,6 +145,10 @@ pub(crate) fn render(port: u16, key: &str, store: &Path) -> String {
          [docker]\n\
          network_mode = \"bridge\"\n\
          publish_host = \"127.0.0.1\"\n\
+         \n\
+         [egress]\n\
+         image = \"{EGRESS_TAG}\"\n\
+         mode = \"dns+nft\"\n\
          \n\
          [store]\n\
          type = \"sqlite\"\n\

@@ -25,7 +25,7 @@ use serde::Deserialize;
 use graph::{Arrows, Level, Levels};
 
 /// Crates with a list in ARCHITECTURE.md.
-const LISTED: [&str; 2] = ["osb-execd", "osb-server"];
+const LISTED: [&str; 3] = ["osb-egress", "osb-execd", "osb-server"];
 
 #[derive(Deserialize)]
 struct Metadata {

@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt, stream::BoxStream};
 use osb_protocol::{
     execd::{
@@ -88,15 +88,53 @@ impl ExecdClient {
     /// # Errors
     /// See [`Error`].
     pub async fn logs(&self, id: &str, cursor: u64) -> Result<Logs, Error> {
-        let call = self.service.request(Method::GET, &["command", id, "logs"]);
-        let response = http::send(call.query(&[("cursor", cursor)])).await?;
-        let next = response
-            .headers()
-            .get(COMMAND_TAIL_CURSOR)
-            .and_then(|next| next.to_str().ok()?.parse().ok());
+        let response = self.log_response(id, cursor).await?;
+        let next = end_of_log(&response);
         let bytes = response.bytes().await?;
         let next = next.unwrap_or_else(|| cursor.saturating_add(bytes.len() as u64));
         Ok(Logs { bytes, next })
+    }
+
+    /// The events of a command after this number, 0 for all of them; those that follow are streamed
+    /// until it ends.
+    ///
+    /// # Errors
+    /// See [`Error`]; 404 when the command is unknown, 410 when the events are no longer kept.
+    pub async fn events(&self, id: &str, since: u64) -> Result<Events, Error> {
+        let call = self
+            .service
+            .endless(Method::GET, &["command", id, "events"]);
+        let call = call.header(header::ACCEPT, "text/event-stream");
+        Events::of(http::send(call.query(&[("since", since)])).await?)
+    }
+
+    /// What a background command wrote since `cursor`, at most about `most` bytes of it; and the cursor
+    /// of the end, where there may be more.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn logs_part(
+        &self,
+        id: &str,
+        cursor: u64,
+        most: usize,
+    ) -> Result<(Logs, u64), Error> {
+        let mut response = self.log_response(id, cursor).await?;
+        let end = end_of_log(&response);
+        let mut bytes = BytesMut::new();
+        while bytes.len() < most
+            && let Some(chunk) = response.chunk().await?
+        {
+            bytes.extend_from_slice(&chunk);
+        }
+        let next = cursor.saturating_add(bytes.len() as u64);
+        let bytes = bytes.freeze();
+        Ok((Logs { bytes, next }, end.unwrap_or(next)))
+    }
+
+    async fn log_response(&self, id: &str, cursor: u64) -> Result<Response, Error> {
+        let call = self.service.request(Method::GET, &["command", id, "logs"]);
+        http::send(call.query(&[("cursor", cursor)])).await
     }
 
     /// Ends a running command: a request to its process group, and after three seconds force.
@@ -107,6 +145,12 @@ impl ExecdClient {
         let call = self.service.request(Method::DELETE, &["command"]);
         http::done(call.query(&[("id", id)])).await
     }
+}
+
+/// The cursor at the end of a log, if the daemon says it.
+fn end_of_log(response: &Response) -> Option<u64> {
+    let end = response.headers().get(COMMAND_TAIL_CURSOR)?;
+    end.to_str().ok()?.parse().ok()
 }
 
 /// A piece of a background command's output.

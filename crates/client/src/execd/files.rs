@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream::BoxStream};
 use osb_protocol::execd::file::{
-    FileInfo, Move, Permission, Replaced, Replacement, UploadMetadata,
+    FileInfo, Found, Move, Permission, Replaced, Replacement, UploadMetadata,
 };
 use reqwest::{
     Body, Method, RequestBuilder, header,
@@ -51,6 +51,19 @@ pub enum Portion {
         /// How many; `None` for the rest.
         count: Option<u64>,
     },
+}
+
+/// What [`ExecdClient::find`] searches for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Find {
+    /// Glob that names have to match; empty for any name.
+    pub pattern: String,
+    /// Text that files have to contain, within one line; empty searches for names alone.
+    pub text: String,
+    /// Whether the case of ASCII letters in the text does not matter.
+    pub ignore_case: bool,
+    /// Most entries of the answer.
+    pub limit: usize,
 }
 
 impl ExecdClient {
@@ -112,6 +125,24 @@ impl ExecdClient {
     pub async fn search(&self, path: &str, pattern: &str) -> Result<Vec<FileInfo>, Error> {
         let call = self.service.request(Method::GET, &["files", "search"]);
         http::json(call.query(&[("path", path), ("pattern", pattern)])).await
+    }
+
+    /// Entries below `path` by their names, and files by their content, within execd's limits. An
+    /// addition to the contract.
+    ///
+    /// # Errors
+    /// See [`Error`]; 404 from other execds than ours, too.
+    pub async fn find(&self, path: &str, wanted: &Find) -> Result<Found, Error> {
+        let call = self.service.request(Method::GET, &["files", "find"]);
+        let limit = wanted.limit.to_string();
+        http::json(call.query(&[
+            ("path", path),
+            ("pattern", wanted.pattern.as_str()),
+            ("text", wanted.text.as_str()),
+            ("ignore_case", if wanted.ignore_case { "true" } else { "" }),
+            ("limit", limit.as_str()),
+        ]))
+        .await
     }
 
     /// Makes directories and their parents.

@@ -8,7 +8,6 @@ mod pty;
 
 use osb_protocol::{execd::metrics::Metrics, lifecycle::Endpoint};
 use reqwest::{Client, Method};
-use url::Url;
 
 use crate::{
     Error,
@@ -16,7 +15,7 @@ use crate::{
 };
 
 pub use command::{Events, Logs, OUTPUT_MAX, Output};
-pub use files::{Download, Portion, Upload};
+pub use files::{Download, Find, Portion, Upload};
 pub use pty::{Attach, ExecdSocket, PtyFrame, PtyInput, PtyOutput, SocketMessage};
 
 /// The execd of one sandbox. Clones share connections.
@@ -41,12 +40,7 @@ impl ExecdClient {
     /// # Errors
     /// See [`ExecdClient::new`].
     pub fn with_http(http: Client, scheme: &str, endpoint: &Endpoint) -> Result<Self, Error> {
-        let base = Url::parse(&format!("{scheme}://{}", endpoint.endpoint))
-            .map_err(|error| Error::argument("the endpoint", error))?;
-        let mut service = Service::new(http, base)?;
-        for (name, value) in &endpoint.headers {
-            service.set_header(name, value)?;
-        }
+        let service = Service::at(http, scheme, endpoint)?;
         Ok(Self { service })
     }
 

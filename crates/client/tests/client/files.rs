@@ -10,7 +10,7 @@ use axum::{
 };
 use futures::{StreamExt, stream};
 use osb_client::{
-    execd::{Portion, Upload},
+    execd::{Find, Portion, Upload},
     protocol::execd::file::{Move, Permission, Replacement},
 };
 use reqwest::Body;
@@ -34,6 +34,26 @@ async fn names_of_any_kind_travel_in_the_query() {
     let execd = execd(Router::new().route("/files/info", get(info))).await;
     let infos = execd.info(&["/tmp/a b&c", "/ü"]).await.unwrap();
     assert_eq!((infos["/ü"].size, infos["/ü"].mode), (3, 644));
+}
+
+#[tokio::test]
+async fn a_search_asks_for_a_name_and_a_text() {
+    let answer = async |RawQuery(query): RawQuery| {
+        assert_eq!(
+            query.as_deref(),
+            Some("path=%2Fa&pattern=*.rs&text=x%26y&ignore_case=true&limit=5")
+        );
+        Json(json!({"entries": [{"path": "/a/b.rs", "type": "file", "size": 3}], "searched": 1}))
+    };
+    let execd = execd(Router::new().route("/files/find", get(answer))).await;
+    let wanted = Find {
+        pattern: "*.rs".to_owned(),
+        text: "x&y".to_owned(),
+        ignore_case: true,
+        limit: 5,
+    };
+    let found = execd.find("/a", &wanted).await.unwrap();
+    assert_eq!((found.entries.len(), found.stopped), (1, None));
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 )]
 
 mod commands;
+mod egress;
 mod files;
 mod lifecycle;
 mod support;

@@ -27,6 +27,10 @@ pub struct FileInfo {
     /// `links=true`, which is an addition to the contract.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
+    /// Whether the path is not UTF-8: it has replacement characters, and no request can name the
+    /// entry. Only in a list that asks for it by `links=true`, which is an addition to the contract.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lossy: bool,
 }
 
 /// Kinds of entries.
@@ -93,6 +97,74 @@ pub struct Replaced {
     /// How often the text was found.
     #[serde(rename = "replacedCount")]
     pub count: usize,
+}
+
+/// Answer of `GET /files/find`, which is an addition to the contract.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// What was found, in lexical order.
+    pub entries: Vec<FoundEntry>,
+    /// Files whose content was searched.
+    pub searched: u64,
+    /// Those of them that a limit ended before the text was found: they are not among the entries.
+    #[serde(default)]
+    pub cut: u64,
+    /// What ended the search before its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<FindStop>,
+}
+
+/// A limit that ended a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FindStop {
+    /// Enough was found.
+    Matches,
+    /// Too many entries were looked at.
+    Entries,
+    /// Too many bytes were read.
+    Bytes,
+    /// It took too long.
+    Time,
+}
+
+/// An entry that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundEntry {
+    /// Absolute path.
+    pub path: String,
+    /// What kind of entry it is.
+    #[serde(rename = "type")]
+    pub kind: FileKind,
+    /// Bytes.
+    pub size: u64,
+    /// How often the text is in the file; 0 if none was searched for.
+    #[serde(default)]
+    pub count: u64,
+    /// Whether only the beginning of the file was searched.
+    #[serde(default)]
+    pub partial: bool,
+    /// The first lines with the text.
+    #[serde(default)]
+    pub lines: Vec<FoundLine>,
+    /// See [`FileInfo::lossy`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lossy: bool,
+}
+
+/// A line with the text that was searched for. Long lines are cut around it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundLine {
+    /// Number of the line, from 1.
+    pub number: u64,
+    /// First byte of the line.
+    pub offset: u64,
+    /// What is before the text.
+    pub before: String,
+    /// The text as it is in the line.
+    pub hit: String,
+    /// What is after it.
+    pub after: String,
 }
 
 /// Permission bits as the wire writes them: 0o644 is 644.

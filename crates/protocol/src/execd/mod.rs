@@ -30,6 +30,22 @@ pub const DEFAULT_PORT: u16 = 44772;
 /// Variable with a sandbox's lifecycle hooks, as JSON (contract: execd A9.3).
 pub const HOOKS_ENV: &str = "OPENSANDBOX_LIFECYCLE";
 
+/// Variables that configure execd (contract: execd A2.3). They take effect when it starts, so neither
+/// `POST /internal/init` nor the environment file sets or removes them.
+pub const CONFIGURATION_VARIABLES: [&str; 8] = [
+    "EXECD_ACCESS_TOKEN",
+    "EXECD_ENVS",
+    "EXECD_ISOLATION_CONFIG",
+    "EXECD_LIFECYCLE_CONFIG",
+    "EXECD_RUNTIME_INIT",
+    "JUPYTER_HOST",
+    "JUPYTER_TOKEN",
+    HOOKS_ENV,
+];
+
+/// Most bytes of the body of `POST /internal/init` (contract: execd A9.5).
+pub const INIT_BODY_MAX: usize = 1 << 20;
+
 /// Messages in execd's log about a daemon that ends before the entry point has started. The server
 /// looks for them in the output of a sandbox that has hooks.
 pub mod log_message {

@@ -173,6 +173,26 @@ pub struct NetworkRule {
     pub target: String,
 }
 
+/// Answer about the egress rules of a sandbox (contract: egress §5.3–5.6).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkPolicyStatus {
+    /// `ok`.
+    pub status: String,
+    /// `deny_all` and `allow_all` without rules, `enforcing` with rules.
+    pub mode: String,
+    /// What is enforced: names (`dns`), or names and addresses (`dns+nft`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enforcement_mode: Option<String>,
+    /// Why nothing was changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The policy, when it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<NetworkPolicy>,
+}
+
 /// Switch of the credential proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

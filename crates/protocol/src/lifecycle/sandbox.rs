@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Platform;
+use super::{Allocation, Platform};
 use crate::{SandboxId, WireTime};
 
 /// State of a sandbox (contract: lifecycle §12). Clients tolerate unknown ones, so does this type.
@@ -154,6 +154,9 @@ pub struct Sandbox {
     /// `opensandbox.extensions.*` of the request.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extensions: BTreeMap<String, String>,
+    /// How it came from a pool; absent on other sandboxes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocation: Option<Allocation>,
     /// Command the sandbox lives as long as. Always present: SDKs fail without it.
     #[serde(default)]
     pub entrypoint: Vec<String>,
@@ -334,6 +337,7 @@ mod tests {
             },
             metadata: BTreeMap::new(),
             extensions: BTreeMap::new(),
+            allocation: None,
             entrypoint: Vec::new(),
             expires_at: None,
             created_at: WireTime::from_unix_us(0).unwrap(),

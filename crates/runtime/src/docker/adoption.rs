@@ -34,7 +34,7 @@ const DIGEST_BYTES: usize = 16;
 /// Prefix of the volume that the reference gives to a sandbox with a sidecar.
 const RUNTIME_VOLUME: &str = "opensandbox-runtime-";
 /// Value of the label of a volume that is removed with its sandbox.
-const MANAGED: &str = "server";
+pub(super) const MANAGED: &str = "server";
 
 /// Installations that own sandboxes without an installation label.
 #[derive(Debug, Default)]

@@ -170,6 +170,14 @@ async fn every_failed_start_has_a_cause() {
             UnknownOciRuntime,
         ),
         (
+            START,
+            500,
+            "OCI runtime start failed: starting container: setting up network: creating interfaces \
+             from net namespace \"/proc/7/ns/net\": cannot run with network enabled in root network \
+             namespace: unknown",
+            UnknownOciRuntime,
+        ),
+        (
             CREATE,
             400,
             "Range of CPUs is from 0.01 to 2.00, as there are only 2 CPUs available",

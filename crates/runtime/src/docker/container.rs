@@ -27,6 +27,47 @@ pub(super) fn body(
     log: Option<HostConfigLogConfig>,
     ports: Ports,
 ) -> ContainerCreateBody {
+    let attached = attachment(config, network, ports);
+    let mut binds = config.sandbox_binds.clone();
+    binds.push(execd_bind);
+    let mut host_config = HostConfig {
+        binds: Some(binds),
+        cap_drop: Some(config.drop_capabilities.clone()),
+        security_opt: Some(security_options(config)),
+        log_config: log,
+        pids_limit: Some(config.pids_limit),
+        memory: spec.limits.memory_bytes,
+        nano_cpus: spec.limits.nano_cpus,
+        device_requests: spec.limits.gpus.map(gpu_request),
+        runtime: config.secure_runtime.as_ref().map(|it| it.name.clone()),
+        ..attached.host_config.unwrap_or_default()
+    };
+    if spec.isolation {
+        allow_isolation(&mut host_config);
+    }
+    // The container's log belongs to the entry point. execd only adds its errors.
+    let init = [execd_volume::EXECD, "init", "--log-level", "4"].into_iter();
+    let mark = spec.waits.then_some(["--claim-mark", CLAIM_MARK]);
+    let init = init.chain(mark.into_iter().flatten()).chain(["--"]);
+    let init = init.map(str::to_owned).collect();
+    ContainerCreateBody {
+        image: Some(image.to_owned()),
+        entrypoint: Some(init),
+        cmd: Some(command(&spec.origin.entrypoint)),
+        env: Some(environment(spec, &config.sandbox_env)),
+        exposed_ports: attached.exposed_ports,
+        labels: Some(labels::of(&spec.origin, &config.instance, ports)),
+        host_config: Some(host_config),
+        ..ContainerCreateBody::default()
+    }
+}
+
+/// The part of a create request that attaches a container to the network and publishes its ports.
+pub(super) fn attachment(
+    config: &DockerConfig,
+    network: &SandboxNetwork,
+    ports: Ports,
+) -> ContainerCreateBody {
     let published: Vec<(String, u16)> = [(EXECD_PORT, ports.execd), (HTTP_PORT, ports.http)]
         .into_iter()
         .filter_map(|(inside, outside)| Some((format!("{inside}/tcp"), outside?)))
@@ -41,37 +82,13 @@ pub(super) fn body(
             (inside.clone(), Some(vec![binding]))
         })
         .collect();
-    let mut binds = config.sandbox_binds.clone();
-    binds.push(execd_bind);
-    let mut host_config = HostConfig {
-        network_mode: Some(network.name().to_owned()),
-        port_bindings: Some(bindings),
-        binds: Some(binds),
-        cap_drop: Some(config.drop_capabilities.clone()),
-        security_opt: Some(security_options(config)),
-        log_config: log,
-        pids_limit: Some(config.pids_limit),
-        memory: spec.limits.memory_bytes,
-        nano_cpus: spec.limits.nano_cpus,
-        device_requests: spec.limits.gpus.map(gpu_request),
-        runtime: config.oci_runtime.clone(),
-        ..HostConfig::default()
-    };
-    if spec.isolation {
-        allow_isolation(&mut host_config);
-    }
-    // The container's log belongs to the entry point. execd only adds its errors.
-    let init = [execd_volume::EXECD, "init", "--log-level", "4", "--"]
-        .map(str::to_owned)
-        .to_vec();
     ContainerCreateBody {
-        image: Some(image.to_owned()),
-        entrypoint: Some(init),
-        cmd: Some(command(&spec.origin.entrypoint)),
-        env: Some(environment(spec, &config.sandbox_env)),
         exposed_ports: Some(published.into_iter().map(|(inside, _)| inside).collect()),
-        labels: Some(labels::of(&spec.origin, &config.instance, ports)),
-        host_config: Some(host_config),
+        host_config: Some(HostConfig {
+            network_mode: Some(network.name().to_owned()),
+            port_bindings: Some(bindings),
+            ..HostConfig::default()
+        }),
         ..ContainerCreateBody::default()
     }
 }
@@ -137,7 +154,7 @@ fn gpu_request(count: GpuCount) -> Vec<DeviceRequest> {
 
 /// Splits a single word with a space as a command line (contract: lifecycle §17.4). Validation has
 /// checked its quotes; a word that cannot be split is kept.
-fn command(entrypoint: &[String]) -> Vec<String> {
+pub(super) fn command(entrypoint: &[String]) -> Vec<String> {
     match entrypoint {
         [line] if line.contains(' ') => {
             shell_words::split(line).unwrap_or_else(|_| vec![line.clone()])
@@ -148,6 +165,9 @@ fn command(entrypoint: &[String]) -> Vec<String> {
 
 /// Variable with the path of execd's settings for isolated sessions and hardening.
 const ISOLATION_CONFIG: &str = "EXECD_ISOLATION_CONFIG";
+/// File with the claim of a sandbox that waited for it. It is not on execd's volume, which sandboxes
+/// share.
+const CLAIM_MARK: &str = "/opt/opensandbox/.claim";
 /// Variable that lets the first client claim an execd.
 const RUNTIME_INIT: &str = "EXECD_RUNTIME_INIT";
 /// Prefix of the variables of the egress sidecar.
@@ -184,7 +204,7 @@ fn environment(spec: &CreateSpec, defaults: &BTreeMap<String, String>) -> Vec<St
     }
     list.push(format!("OPENSANDBOX_ID={}", spec.origin.id));
     // Always set, because the image may set another value.
-    list.push(format!("{RUNTIME_INIT}=false"));
+    list.push(format!("{RUNTIME_INIT}={}", spec.waits));
     list
 }
 
@@ -195,7 +215,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::docker::NetworkMode;
+    use crate::{
+        SecureKind, SecureRuntime,
+        docker::{NetworkMode, StorageConfig},
+    };
 
     fn config() -> DockerConfig {
         DockerConfig {
@@ -218,8 +241,10 @@ mod tests {
             sandbox_env: BTreeMap::new(),
             sandbox_binds: Vec::new(),
             sidecars: Vec::new(),
+            egress: None,
+            storage: StorageConfig::default(),
             take_over: true,
-            oci_runtime: None,
+            secure_runtime: None,
         }
     }
 
@@ -278,7 +303,7 @@ mod tests {
         let config = DockerConfig {
             sandbox_env: [("LANG".to_owned(), "C".to_owned())].into(),
             sandbox_binds: vec!["/srv:/srv:ro".to_owned()],
-            oci_runtime: Some("runsc".to_owned()),
+            secure_runtime: Some(SecureRuntime::usual(SecureKind::Gvisor)),
             ..config()
         };
         let network = SandboxNetwork::new(NetworkMode::Named("ours".to_owned()));
@@ -387,6 +412,22 @@ mod tests {
             json!(["apparmor=unconfined", "seccomp=unconfined"])
         );
         assert_eq!(host["CapAdd"], json!(["SYS_ADMIN"]));
+    }
+
+    #[test]
+    fn a_waiting_sandbox_needs_a_claim() {
+        let spec = CreateSpec {
+            waits: true,
+            ..labels::tests::spec()
+        };
+        let body = sent(&spec, &config());
+        let env = body["Env"].as_array().unwrap();
+        assert!(env.contains(&json!("EXECD_RUNTIME_INIT=true")), "{env:?}");
+        let init: Vec<_> = body["Entrypoint"].as_array().unwrap()[4..].to_vec();
+        assert_eq!(
+            json!(init),
+            json!(["--claim-mark", "/opt/opensandbox/.claim", "--"])
+        );
     }
 
     #[test]

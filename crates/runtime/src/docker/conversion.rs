@@ -24,7 +24,7 @@ impl DockerRuntime {
         let made = WireTime::from_unix_us(container.created.unwrap_or_default() * 1_000_000)?;
         let phase = match container.state {
             Some(ContainerSummaryStateEnum::RUNNING) => Phase::Running,
-            Some(ContainerSummaryStateEnum::PAUSED) => Phase::Paused,
+            Some(ContainerSummaryStateEnum::PAUSED) => self.paused(&read),
             Some(ContainerSummaryStateEnum::CREATED) => Phase::Created,
             Some(ContainerSummaryStateEnum::RESTARTING) => Phase::Restarting,
             _ => Phase::Unknown,
@@ -39,7 +39,8 @@ impl DockerRuntime {
         Some(Observed {
             origin: read.origin(fallback)?,
             status: Status {
-                lost: lost(owner.as_ref()),
+                // A list has no times. `observe_all` inspects what may be lost nevertheless.
+                lost: lost(owner.as_ref(), None),
                 address: address(&read, &owner.unwrap_or(own)),
                 ..Status::new(phase, made)
             },
@@ -57,18 +58,17 @@ impl DockerRuntime {
         self.place_if_ours(&labels)
             .filter(|(_, role)| *role == Role::Main)?;
         let read = labels::Read(&labels);
-        let time = |text: Option<&str>| WireTime::parse(text?).ok().filter(|at| at.unix_us() > 0);
         let made = container
             .created
             .as_ref()
-            .and_then(|at| time(Some(&at.to_string())))?;
+            .and_then(|at| engine_time(Some(&at.to_string())))?;
         let state = container.state.clone().unwrap_or_default();
         let (started, finished) = (
-            time(state.started_at.as_deref()),
-            time(state.finished_at.as_deref()),
+            engine_time(state.started_at.as_deref()),
+            engine_time(state.finished_at.as_deref()),
         );
         let phase = if state.paused == Some(true) {
-            Phase::Paused
+            self.paused(&read)
         } else if state.restarting == Some(true) {
             Phase::Restarting
         } else if state.running == Some(true) {
@@ -93,7 +93,7 @@ impl DockerRuntime {
             origin: read.origin(fallback)?,
             status: Status {
                 out_of_memory: state.oom_killed == Some(true),
-                lost: lost(owner.as_ref()),
+                lost: lost(owner.as_ref(), started),
                 address: address(
                     &read,
                     &owner.unwrap_or_else(|| Owner::of_inspect(container)),
@@ -104,10 +104,27 @@ impl DockerRuntime {
     }
 }
 
+impl DockerRuntime {
+    /// The phase of a frozen container. While the engine captures its file system, that does not count.
+    fn paused(&self, labels: &labels::Read<'_>) -> Phase {
+        match labels.id() {
+            Some(id) if self.capturing.contains(&id) => Phase::Running,
+            _ => Phase::Paused,
+        }
+    }
+}
+
+/// Reads a time of the engine, which has the year 1 for "never".
+fn engine_time(text: Option<&str>) -> Option<WireTime> {
+    WireTime::parse(text?).ok().filter(|at| at.unix_us() > 0)
+}
+
 /// The container that owns a network namespace.
 #[derive(Debug, Default)]
 pub(super) struct Owner {
     runs: bool,
+    /// When it was started, which lists do not have.
+    started: Option<WireTime>,
     mode: Option<String>,
     networks: HashMap<String, EndpointSettings>,
 }
@@ -118,6 +135,7 @@ impl Owner {
         let networks = container.network_settings.as_ref();
         Self {
             runs: matches!(container.state, Some(RUNNING | PAUSED)),
+            started: None,
             mode: network_mode(container).map(str::to_owned),
             networks: networks
                 .and_then(|settings| settings.networks.clone())
@@ -130,9 +148,30 @@ impl Owner {
         let settings = container.network_settings.unwrap_or_default();
         Self {
             runs: state.running == Some(true),
+            started: engine_time(state.started_at.as_deref()),
             mode: container.host_config.and_then(|host| host.network_mode),
             networks: settings.networks.unwrap_or_default(),
         }
+    }
+
+    /// Whether it runs.
+    pub(super) fn runs(&self) -> bool {
+        self.runs
+    }
+
+    /// Its attachment to its network, which is another one after each start. `None` if it has none.
+    pub(super) fn attachment(&self) -> Option<String> {
+        let endpoints = self.networks.values();
+        let ids = endpoints.filter_map(|endpoint| endpoint.endpoint_id.as_deref());
+        let mut ids: Vec<&str> = ids.filter(|id| !id.is_empty()).collect();
+        ids.sort_unstable();
+        (!ids.is_empty()).then(|| ids.join(" "))
+    }
+
+    /// Whether it was started again since a container joined its network. That container then keeps
+    /// the former network namespace, which has no interface any more.
+    fn has_left(&self, joined: Option<WireTime>) -> bool {
+        matches!((self.started, joined), (Some(own), Some(joined)) if own > joined)
     }
 }
 
@@ -140,9 +179,11 @@ pub(super) fn network_mode(container: &ContainerSummary) -> Option<&str> {
     container.host_config.as_ref()?.network_mode.as_deref()
 }
 
-/// Returns the lost role of a sandbox whose network belongs to another container.
-fn lost(owner: Option<&Owner>) -> Option<Role> {
-    owner.filter(|owner| !owner.runs).map(|_| Role::Egress)
+/// Returns the lost role of a sandbox that was started at a time, if its network belongs to another
+/// container.
+fn lost(owner: Option<&Owner>, started: Option<WireTime>) -> Option<Role> {
+    let is_lost = |owner: &&Owner| !owner.runs || owner.has_left(started);
+    owner.filter(is_lost).map(|_| Role::Egress)
 }
 
 /// Returns the address on the network that the owner was attached to, else on any other network
@@ -168,6 +209,11 @@ fn address(read: &labels::Read<'_>, owner: &Owner) -> Address {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    };
+
     use serde_json::json;
 
     use super::*;
@@ -244,5 +290,58 @@ mod tests {
         let all = engine.runtime().observe_all().await.unwrap();
         assert_eq!(all[0].status.lost, Some(Role::Egress));
         assert_eq!(all[0].status.address.ip, None);
+    }
+
+    /// A main container and its sidecar, which may have been started again since. A list has the
+    /// sidecar's attachment to the network, and no times.
+    fn group(request: &str, is_restarted: bool) -> (u16, String) {
+        let started = match is_restarted {
+            true => "2031-05-01T11:00:00Z",
+            false => "2031-05-01T10:00:01Z",
+        };
+        let mut side = sidecar("running");
+        let attachment = match is_restarted {
+            true => "second",
+            false => "first",
+        };
+        side["NetworkSettings"]["Networks"]["opensandbox"]["EndpointID"] = attachment.into();
+        let answer = match request {
+            _ if request.starts_with("GET /containers/json") => json!([side, joined()]),
+            "GET /containers/main/json" => json!({
+                "Id": "main", "Created": "2031-05-01T10:00:00Z",
+                "Config": {"Labels": joined()["Labels"]},
+                "HostConfig": joined()["HostConfig"],
+                "State": {"Running": true, "StartedAt": "2031-05-01T10:00:02Z"},
+            }),
+            "GET /containers/side/json" => json!({
+                "Id": "side", "Created": "2031-05-01T10:00:00Z",
+                "Config": {"Labels": side["Labels"]},
+                "HostConfig": side["HostConfig"],
+                "NetworkSettings": side["NetworkSettings"],
+                "State": {"Running": true, "StartedAt": started},
+            }),
+            _ => json!({}),
+        };
+        (200, answer.to_string())
+    }
+
+    #[tokio::test]
+    async fn a_sidecar_that_was_started_again_has_left_its_sandbox() {
+        let is_restarted = Arc::<AtomicBool>::default();
+        let seen = Arc::clone(&is_restarted);
+        let engine = FakeEngine::start(move |request| group(request, seen.load(Relaxed))).await;
+        let runtime = engine.runtime();
+        let lost = async || runtime.observe_all().await.unwrap()[0].status.lost;
+        let inspections = || engine.requests("GET /containers/main/json").len();
+        assert_eq!(lost().await, None);
+        assert_eq!(inspections(), 1, "a list has no times");
+        assert_eq!(lost().await, None);
+        assert_eq!(inspections(), 1, "its attachment is known");
+        is_restarted.store(true, Relaxed);
+        assert_eq!(lost().await, Some(Role::Egress));
+        assert_eq!(lost().await, Some(Role::Egress), "it does not come back");
+        let observed = runtime.observe("main").await.unwrap();
+        assert_eq!(observed.status.lost, Some(Role::Egress));
+        assert_eq!(observed.status.phase, Phase::Running);
     }
 }

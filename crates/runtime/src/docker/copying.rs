@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use osb_protocol::{SandboxId, execd::HOOKS_ENV};
 use secrecy::SecretString;
 
-use super::{DockerRuntime, engine::bounded, error};
+use super::{DockerRuntime, egress::RULES, engine::bounded, error, group, labels};
 use crate::{Copying, RequestEnvironment, RuntimeError, SERVER_VARIABLES};
 
 #[async_trait]
@@ -18,20 +18,45 @@ impl Copying for DockerRuntime {
             RuntimeError::NotFound(_) => RuntimeError::NotFound(id.clone()),
             other => other,
         })?;
-        let env = inspected.config.and_then(|config| config.env);
+        let host = inspected.host_config.as_ref();
+        let mode = host.and_then(|host| host.network_mode.as_deref());
+        let config = inspected.config.unwrap_or_default();
+        let labels = config.labels.unwrap_or_default();
+        let labelled = labels::Read(&labels).network_policy().map(str::to_owned);
+        let network_policy = match (labelled, group::network_owner(mode)) {
+            (None, Some(owner)) => self.policy_of_sidecar(owner).await?,
+            (labelled, _) => labelled,
+        };
+        let env = config.env;
         let of_image = match inspected.image {
             Some(image) => self.environment_of_image(&image).await?,
             None => Vec::new(),
         };
-        Ok(of_request(
+        let environment = of_request(
             variables(&env.unwrap_or_default()),
             &variables(&of_image),
             &self.config.sandbox_env,
-        ))
+        );
+        Ok(RequestEnvironment {
+            network_policy,
+            ..environment
+        })
     }
 }
 
 impl DockerRuntime {
+    /// The network policy that a sidecar was created with. `None` if it is one for something else, or
+    /// gone.
+    async fn policy_of_sidecar(&self, container: &str) -> Result<Option<String>, RuntimeError> {
+        let inspected = match self.inspect(container).await {
+            Ok(inspected) => inspected,
+            Err(RuntimeError::NotFound(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let env = inspected.config.and_then(|config| config.env);
+        Ok(variables(&env.unwrap_or_default()).remove(RULES))
+    }
+
     /// The environment of an image; empty if the image was deleted.
     async fn environment_of_image(&self, image: &str) -> Result<Vec<String>, RuntimeError> {
         let docker = self.docker()?;
@@ -76,7 +101,11 @@ fn of_request(
         }
     }
     variables.extend(removed);
-    RequestEnvironment { variables, hooks }
+    RequestEnvironment {
+        variables,
+        hooks,
+        network_policy: None,
+    }
 }
 
 #[cfg(test)]
@@ -143,8 +172,43 @@ mod tests {
             ]
         );
         assert_eq!(read.hooks.unwrap().expose_secret(), "{}");
+        assert_eq!(read.network_policy, None);
         let gone = engine.runtime().read_environment(&"b".into()).await;
         assert!(matches!(gone, Err(RuntimeError::NotFound(_))), "{gone:?}");
+    }
+
+    /// An engine with a sandbox that has the network of a sidecar, and whether the sidecar exists.
+    async fn with_sidecar(exists: bool) -> FakeEngine {
+        FakeEngine::start(move |request| match request {
+            _ if request.starts_with("GET /containers/json") => {
+                let labels = json!({labels::ID: "a", labels::SERVER: "us"});
+                (200, json!([{"Id": "c1", "Labels": labels}]).to_string())
+            }
+            _ if request.starts_with("GET /containers/c1/json") => {
+                let host = json!({"NetworkMode": "container:c2"});
+                (200, json!({"HostConfig": host}).to_string())
+            }
+            _ if exists && request.starts_with("GET /containers/c2/json") => {
+                let env = [
+                    "OPENSANDBOX_EGRESS_TOKEN=t",
+                    r#"OPENSANDBOX_EGRESS_RULES={"egress":[]}"#,
+                ];
+                (200, json!({"Config": {"Env": env}}).to_string())
+            }
+            _ => (404, json!({"message": "nothing of that name"}).to_string()),
+        })
+        .await
+    }
+
+    #[tokio::test]
+    async fn the_network_policy_is_read_from_the_sidecar() {
+        for (exists, policy) in [(true, Some(r#"{"egress":[]}"#)), (false, None)] {
+            let engine = with_sidecar(exists).await;
+            let read = engine.runtime().read_environment(&"a".into()).await;
+            let read = read.unwrap();
+            assert_eq!(read.network_policy.as_deref(), policy);
+            assert!(read.variables.is_empty(), "{read:?}");
+        }
     }
 
     #[test]

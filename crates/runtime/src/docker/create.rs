@@ -3,12 +3,9 @@
 //! Nothing is checked in advance: a missing image, a missing network and a taken port show as errors
 //! of the create and start calls, which are then handled and retried.
 
-use std::{
-    collections::HashSet,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use bollard::{
@@ -18,19 +15,21 @@ use bollard::{
         CreateContainerOptionsBuilder, RemoveContainerOptionsBuilder, StartContainerOptions,
     },
 };
-use osb_protocol::SandboxId;
 use tracing::{debug, warn};
 
 use super::{
     DockerRuntime, KIND, container,
+    egress::{self, EgressPlan},
     engine::bounded,
     error, group,
     group::Member,
-    image, names, network, ports,
+    image, labels, names, network, ports,
     ports::Reserved,
     pull::{self, PullRequest},
+    volumes::Provided,
+    warm::{Outcome, WarmSidecar},
 };
-use crate::{CreateSpec, EXECD_PORT, Observed, Ports, Progress, Role, RuntimeError, Stage};
+use crate::{CreateSpec, Observed, Ports, Progress, Role, RuntimeError, Stage};
 
 /// Most attempts to start a sandbox when another process takes its port or removes execd's volume.
 const ATTEMPTS: usize = 3;
@@ -44,6 +43,22 @@ impl DockerRuntime {
         progress: &dyn Progress,
     ) -> Result<Observed, RuntimeError> {
         let _under_way = self.creating.enter(&spec.origin.id);
+        if spec.network_policy.is_some() && spec.prepared.is_none() {
+            self.warm.note(Outcome::Miss);
+        }
+        let made = Box::pin(self.create_with_retries(&spec, progress)).await;
+        if spec.network_policy.is_some() {
+            // The engine has the image now, and time for another warm sidecar.
+            self.warm.wake();
+        }
+        made
+    }
+
+    async fn create_with_retries(
+        &self,
+        spec: &CreateSpec,
+        progress: &dyn Progress,
+    ) -> Result<Observed, RuntimeError> {
         self.network.ensure(self.docker()?).await?;
         if spec.isolation {
             warn!(
@@ -52,22 +67,26 @@ impl DockerRuntime {
                  masked paths"
             );
         }
-        let image = image::reference(&spec.origin.source)?;
+        let image = image::reference(&spec.origin.source, &self.config.instance)?;
+        let volumes = self.provide_volumes(spec).await?;
         let staged = Staged {
-            image,
+            image: &image,
+            volumes: &volumes,
             progress,
             image_reported: Arc::default(),
         };
         let mut attempt = 1;
         loop {
             let execd = self.execd.generation().await;
-            let failure = match self.create_once(&spec, &staged).await {
+            let failure = match Box::pin(self.create_once(spec, &staged)).await {
                 Ok(observed) => return Ok(observed),
                 Err(failure) => failure,
             };
             // A failed attempt must leave nothing behind.
-            if let Err(left) = self.remove_sandbox(&spec.origin.id).await {
+            if let Err(left) = self.remove_group(&spec.origin.id).await {
                 warn!(sandbox = %spec.origin.id, error = %left, "a container of a failed create stays until the sweep");
+                // Another attempt would put containers with the same id beside it.
+                return Err(failure.into_error(spec));
             }
             match failure {
                 Failure::PortTaken(reason) if attempt < ATTEMPTS => {
@@ -78,7 +97,19 @@ impl DockerRuntime {
                     let docker = self.docker()?;
                     self.execd.refill(docker, staged.image, execd).await?;
                 }
-                failure => return Err(failure.into_error(&spec)),
+                Failure::Start(reason)
+                    if attempt < ATTEMPTS
+                        && spec.network_policy.is_some()
+                        && egress::lacks_ipv6(&reason) =>
+                {
+                    debug!(sandbox = %spec.origin.id, reason, "the engine's kernel has no IPv6");
+                    self.lose_ipv6();
+                }
+                Failure::WarmSidecar(reason) if attempt < ATTEMPTS => {
+                    warn!(sandbox = %spec.origin.id, reason, "the warm sidecar is of no use, starting another");
+                    self.warm.note(Outcome::Failure);
+                }
+                failure => return Err(failure.into_error(spec)),
             }
             attempt += 1;
         }
@@ -92,10 +123,15 @@ impl DockerRuntime {
         if !self.execd.is_ready() {
             self.provide_execd(spec, staged).await?;
         }
-        let (ports, reserved) = self.reserve_ports(spec).await?;
+        let warm = self.warm.hand_over(spec.id());
+        let (ports, reserved) = match &warm {
+            Some(warm) => (warm.ports(), Vec::new()),
+            None => self.reserve_ports(spec).await?,
+        };
+        let sidecar = self.sidecar_of(spec)?;
         let bind = self.execd.bind();
         let log = self.log_config().await?;
-        let main = container::body(
+        let mut main = container::body(
             spec,
             staged.image,
             &self.config,
@@ -104,28 +140,129 @@ impl DockerRuntime {
             log.clone(),
             ports,
         );
-        let members = group::plan(spec.id(), main, &self.config, log.as_ref());
-        let mut made: Vec<String> = Vec::with_capacity(members.len());
-        for Member { role, mut body } in members {
-            if let Some(owner) = made.first() {
-                group::join_network(&mut body, owner);
-            }
-            let container = self.create_container(spec, role, body, staged).await?;
-            self.originals.record_created(spec.id(), role, &container);
-            made.push(container);
+        staged.volumes.attach(&mut main);
+        let egress = sidecar.as_ref();
+        let egress = egress.map(|sidecar| self.sidecar_member(spec, sidecar, log.as_ref()));
+        if warm.is_some()
+            && let Some(policy) = &spec.network_policy
+        {
+            labels::put_network_policy(&mut main, &policy.rules);
         }
-        staged.progress.reached(Stage::Created);
-        for container in &made {
-            self.start_container(container).await?;
+        let mut members = group::plan(spec.id(), main, egress, &self.config, log.as_ref());
+        let guard = match (warm, sidecar.as_ref()) {
+            (Some(warm), _) => Guard::Warm(Box::new(checked(warm, &mut members)?)),
+            (None, Some(sidecar)) => Guard::Cold(sidecar),
+            (None, None) => Guard::None,
+        };
+        let is_warm = matches!(guard, Guard::Warm(_));
+        let main = self.make_group(spec, members, guard, staged).await?;
+        if is_warm {
+            self.warm.note(Outcome::Hit);
         }
-        // The plan ends with the main container.
-        let main = made.last().map_or("", String::as_str);
-        let observed = self.observe(main).await?;
+        // The engine has its port now.
+        drop(sidecar);
+        let observed = self.observe(&main).await?;
         if self.network.is_host() {
-            self.host_port.hold(main, reserved);
+            self.host_port.hold(&main, reserved);
         }
         staged.progress.reached(Stage::Network);
         Ok(observed)
+    }
+
+    /// Creates and starts all containers, and returns the main one, the last of the plan. The engine
+    /// creates the others while the sidecar of a policy applies its rules; they start after that.
+    async fn make_group(
+        &self,
+        spec: &CreateSpec,
+        members: Vec<Member>,
+        guard: Guard<'_>,
+        staged: &Staged<'_>,
+    ) -> Result<String, Failure> {
+        let mut members = members.into_iter();
+        let owner = match &guard {
+            Guard::None => None,
+            Guard::Warm(warm) => {
+                let container = warm.container().to_owned();
+                self.originals.claim(spec.id(), Role::Egress, &container);
+                Some(container)
+            }
+            Guard::Cold(_) => match members.next() {
+                Some(member) => Some(self.make(spec, member, None, staged).await?),
+                None => None,
+            },
+        };
+        let enforcing = async {
+            match (&guard, &owner) {
+                (Guard::Warm(warm), _) => {
+                    let policy = spec.network_policy.as_ref();
+                    let rules = policy.map_or("", |policy| policy.rules.as_str());
+                    warm.claim(rules).await.map_err(Failure::WarmSidecar)
+                }
+                (Guard::Cold(sidecar), Some(container)) => {
+                    self.start_container(container).await?;
+                    let (egress, port) = (sidecar.egress(), sidecar.port());
+                    self.await_rules(spec.id(), container, egress, port).await?;
+                    Ok(())
+                }
+                (Guard::Cold(_) | Guard::None, _) => Ok(()),
+            }
+        };
+        let creating = async {
+            let mut made: Vec<String> = Vec::with_capacity(members.len());
+            for member in members {
+                let owner = owner.as_ref().or_else(|| made.first()).cloned();
+                made.push(self.make(spec, member, owner.as_deref(), staged).await?);
+            }
+            staged.progress.reached(Stage::Created);
+            Ok::<_, Failure>(made)
+        };
+        // Both end before a failure of one is handled: a container that the engine is still creating
+        // would outlive the removal of what a failed attempt has made.
+        let (enforced, made) = tokio::join!(enforcing, creating);
+        enforced?;
+        let mut made = made?;
+        let Some(main) = made.pop() else {
+            return Ok(String::new());
+        };
+        for container in &made {
+            self.start_container(container).await?;
+        }
+        self.start_main(spec, &main, staged.volumes).await?;
+        Ok(main)
+    }
+
+    /// Starts the main container, if its volumes are what was found.
+    async fn start_main(
+        &self,
+        spec: &CreateSpec,
+        container: &str,
+        volumes: &Provided,
+    ) -> Result<(), Failure> {
+        let _turn = self.volumes_at_start(spec.id(), volumes).await?;
+        match self.start_container(container).await {
+            Err(Failure::Start(reason)) => Err(match volumes.blamed(&reason) {
+                Some(error) => Failure::Runtime(error),
+                None => Failure::Start(reason),
+            }),
+            started => started,
+        }
+    }
+
+    /// Creates a member of a group, in the network of the container that owns it.
+    async fn make(
+        &self,
+        spec: &CreateSpec,
+        member: Member,
+        owner: Option<&str>,
+        staged: &Staged<'_>,
+    ) -> Result<String, Failure> {
+        let Member { role, mut body } = member;
+        if let Some(owner) = owner {
+            group::join_network(&mut body, owner);
+        }
+        let container = self.create_container(spec, role, body, staged).await?;
+        self.originals.record_created(spec.id(), role, &container);
+        Ok(container)
     }
 
     /// Fills execd's volume before the first sandbox of this process. That takes any image on the
@@ -138,13 +275,24 @@ impl DockerRuntime {
         let docker = self.docker()?;
         match bounded(docker, docker.inspect_image(staged.image)).await {
             Ok(_) => {}
-            Err(error) if error::is_missing(&error) => self.pull(spec, staged).await?,
+            Err(error) if error::is_missing(&error) => {
+                self.pull_missing(spec, staged, &error).await?;
+            }
             Err(error) => return Err(error::other("inspect the image", &error)),
         }
         self.execd.ensure(docker, staged.image).await
     }
 
-    async fn pull(&self, spec: &CreateSpec, staged: &Staged<'_>) -> Result<(), RuntimeError> {
+    /// Pulls the image of a sandbox, which the engine reports as missing.
+    async fn pull_missing(
+        &self,
+        spec: &CreateSpec,
+        staged: &Staged<'_>,
+        missing: &bollard::errors::Error,
+    ) -> Result<(), RuntimeError> {
+        if let Some(error) = image::not_startable(&spec.origin.source, missing) {
+            return Err(error);
+        }
         let platform = spec.origin.platform.as_ref();
         let request = PullRequest {
             image: staged.image,
@@ -200,30 +348,6 @@ impl DockerRuntime {
         Ok((ports, vec![execd, http]))
     }
 
-    /// Claims execd's port of the host. Without it execd could not listen, and another program would
-    /// answer in its place.
-    async fn claim_host_port(&self, id: &SandboxId) -> Result<Reserved, RuntimeError> {
-        if let Some(holder) = self.host_port.holder() {
-            // Its execd may not listen yet, so the port may look free.
-            let is_running = match self.inspect(&holder).await {
-                Ok(inspected) => inspected.state.and_then(|state| state.running) == Some(true),
-                Err(RuntimeError::NotFound(_)) => false,
-                Err(error) => return Err(error),
-            };
-            if !is_running {
-                self.host_port.release(&holder);
-            }
-        }
-        let claimed = self.ports.claim(EXECD_PORT);
-        claimed.ok_or_else(|| RuntimeError::Start {
-            id: id.clone(),
-            reason: format!(
-                "port {EXECD_PORT} of the host is taken: with docker.network_mode = \"host\" only \
-                 one sandbox can run"
-            ),
-        })
-    }
-
     /// Creates a container and returns its id. Pulls the image if the engine reports that it is
     /// missing.
     async fn create_container(
@@ -247,7 +371,11 @@ impl DockerRuntime {
             bounded(docker, made)
         };
         match create().await {
-            Ok(made) if platform.is_none() && is_foreign(&made.warnings) => {
+            Ok(made)
+                if platform.is_none()
+                    && !(role == Role::Main && spec.origin.source.is_kept_here())
+                    && is_foreign(&made.warnings) =>
+            {
                 remove_made(docker, &made.id).await?;
                 self.pull_for_host(spec, role, &body, staged).await?;
             }
@@ -255,11 +383,11 @@ impl DockerRuntime {
                 staged.report_image(role);
                 return Ok(made.id);
             }
-            Err(error) if lacks_network(&error) => {
+            Err(error) if network::is_lacking(&error) => {
                 self.network.recreate(self.docker()?).await?;
             }
             Err(error) if error::is_missing(&error) => match role {
-                Role::Main => self.pull(spec, staged).await?,
+                Role::Main => self.pull_missing(spec, staged, &error).await?,
                 Role::Egress => self.pull_sidecar(&body, staged).await?,
             },
             Err(error) => return Err(Failure::from_create(error)),
@@ -301,7 +429,7 @@ impl DockerRuntime {
         let Err(error) = start().await else {
             return Ok(());
         };
-        if lacks_network(&error) {
+        if network::is_lacking(&error) {
             self.network.recreate(self.docker()?).await?;
             return start().await.map_err(Failure::from_start);
         }
@@ -324,86 +452,35 @@ async fn remove_made(docker: &Docker, container: &str) -> Result<(), RuntimeErro
         .map_err(|error| error::other("remove a container of another platform", &error))
 }
 
-/// Whether the engine cannot resolve the network: there is none, or several.
-fn lacks_network(error: &bollard::errors::Error) -> bool {
-    let reason = error::reason(error);
-    let is_missing =
-        error::is_missing(error) && reason.contains("network") && reason.contains("not found");
-    is_missing || network::is_ambiguous(error)
+/// What makes a sandbox keep to its network policy.
+enum Guard<'a> {
+    /// It has none.
+    None,
+    /// A sidecar that is to be started, the first of the plan.
+    Cold(&'a EgressPlan<'a>),
+    /// One that runs, and is not in the plan.
+    Warm(Box<WarmSidecar>),
 }
 
-/// Sandboxes whose creates are in progress.
-#[derive(Debug, Default)]
-pub(super) struct Creating(Mutex<HashSet<SandboxId>>);
-
-/// A create in progress, until dropped.
-struct CreateGuard<'a> {
-    all: &'a Creating,
-    id: SandboxId,
-}
-
-impl Creating {
-    fn enter(&self, id: &SandboxId) -> CreateGuard<'_> {
-        self.locked().insert(id.clone());
-        CreateGuard {
-            all: self,
-            id: id.clone(),
-        }
+/// Takes the sidecar out of a plan for a warm one in its place.
+///
+/// # Errors
+/// The warm one differs from it.
+fn checked(warm: WarmSidecar, members: &mut Vec<Member>) -> Result<WarmSidecar, Failure> {
+    let fits = members.first().is_some_and(|cold| warm.fits(&cold.body));
+    if !fits {
+        let reason = "it was made with other settings than a sidecar has now".to_owned();
+        return Err(Failure::WarmSidecar(reason));
     }
-
-    pub(super) fn contains(&self, id: &SandboxId) -> bool {
-        self.locked().contains(id)
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.locked().is_empty()
-    }
-
-    fn locked(&self) -> MutexGuard<'_, HashSet<SandboxId>> {
-        // The set is whole after every operation, so a panic elsewhere does not spoil it.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for CreateGuard<'_> {
-    fn drop(&mut self) {
-        self.all.locked().remove(&self.id);
-    }
-}
-
-/// execd's port of the host, and the main container that has it on the host's network.
-#[derive(Debug, Default)]
-pub(super) struct HostPort(Mutex<Option<(String, Vec<Reserved>)>>);
-
-impl HostPort {
-    fn holder(&self) -> Option<String> {
-        let holder = self.locked();
-        holder.as_ref().map(|(container, _)| container.clone())
-    }
-
-    /// Keeps the port reserved for a container.
-    fn hold(&self, container: &str, reserved: Vec<Reserved>) {
-        *self.locked() = Some((container.to_owned(), reserved));
-    }
-
-    /// Frees the port, unless another container has it by now.
-    fn release(&self, container: &str) {
-        let mut holder = self.locked();
-        if holder.as_ref().is_some_and(|(has, _)| has == container) {
-            *holder = None;
-        }
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Option<(String, Vec<Reserved>)>> {
-        // The value is replaced as a whole, so a panic elsewhere does not spoil it.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    members.remove(0);
+    Ok(warm)
 }
 
 /// Reports each stage once, even if a create is retried.
 struct Staged<'a> {
     /// Image to start.
     image: &'a str,
+    volumes: &'a Provided,
     progress: &'a dyn Progress,
     image_reported: Arc<AtomicBool>,
 }
@@ -424,6 +501,8 @@ enum Failure {
     NoExecd(String),
     /// The engine has no driver for the devices that the request asks for.
     NoGpu(String),
+    /// The warm sidecar cannot be used.
+    WarmSidecar(String),
     /// The engine cannot start the container.
     Start(String),
     /// The engine refuses the request.
@@ -461,12 +540,13 @@ impl Failure {
 
     fn into_error(self, spec: &CreateSpec) -> RuntimeError {
         match self {
-            Self::PortTaken(reason) | Self::NoExecd(reason) | Self::Start(reason) => {
-                RuntimeError::Start {
-                    id: spec.origin.id.clone(),
-                    reason,
-                }
-            }
+            Self::PortTaken(reason)
+            | Self::NoExecd(reason)
+            | Self::WarmSidecar(reason)
+            | Self::Start(reason) => RuntimeError::Start {
+                id: spec.origin.id.clone(),
+                reason,
+            },
             Self::NoGpu(reason) => RuntimeError::Start {
                 id: spec.origin.id.clone(),
                 reason: format!("resourceLimits.gpu: the engine has no GPU runtime: {reason}"),
@@ -498,39 +578,6 @@ mod tests {
     impl Progress for Silent {
         fn reached(&self, _stage: Stage) {}
         fn note(&self, _text: &str) {}
-    }
-
-    #[tokio::test]
-    async fn on_the_hosts_network_a_second_sandbox_is_refused_while_the_first_runs() {
-        let is_running = Arc::new(AtomicBool::new(true));
-        let shared = Arc::clone(&is_running);
-        let engine = FakeEngine::start(move |request| {
-            if request.starts_with("GET /containers/c/json") {
-                let running = shared.load(Ordering::Relaxed);
-                let container = json!({
-                    "Created": "2031-05-01T10:00:00Z",
-                    "Config": {"Labels": {labels::ID: "a", labels::SERVER: "us"}},
-                    "State": {"Running": running, "StartedAt": "2031-05-01T10:00:01Z"},
-                });
-                return (200, container.to_string());
-            }
-            FakeEngine::with_volumes(request)
-        })
-        .await;
-        let runtime = engine.runtime();
-        runtime
-            .create(labels::tests::spec(), &Silent)
-            .await
-            .unwrap();
-        // Its execd does not listen yet: the port of the host is free.
-        let second = runtime.create(labels::tests::spec(), &Silent).await;
-        let error = second.unwrap_err().to_string();
-        assert!(error.contains("port 44772 of the host is taken"), "{error}");
-        is_running.store(false, Ordering::Relaxed);
-        runtime
-            .create(labels::tests::spec(), &Silent)
-            .await
-            .unwrap();
     }
 
     #[tokio::test]

@@ -4,17 +4,18 @@ use std::{
     collections::BTreeMap,
     net::{Ipv4Addr, TcpListener},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use osb_protocol::resources::GpuCount;
 use serde_json::{Value, json};
 
 use super::{
-    DockerConfig, DockerRuntime, NetworkMode, SidecarConfig,
+    DockerConfig, DockerRuntime, EgressConfig, NetworkMode, SidecarConfig,
     fake_engine::{self, CUT, FakeEngine},
     labels,
 };
-use crate::{CreateSpec, PullFault, Role, Runtime, RuntimeError, Stage};
+use crate::{CreateSpec, NetworkPolicy, PullFault, Role, Runtime, RuntimeError, Stage};
 
 /// How an engine fails.
 #[derive(Clone, Debug)]
@@ -261,6 +262,36 @@ fn execd(error: &RuntimeError) -> bool {
 
 fn unavailable(error: &RuntimeError) -> bool {
     matches!(error, RuntimeError::Unavailable { .. })
+}
+
+/// The engine creates the sandbox's container while the sidecar starts.
+#[tokio::test]
+async fn what_was_made_beside_a_sidecar_that_fails_is_removed() {
+    let config = DockerConfig {
+        egress: Some(EgressConfig {
+            image: "egress".to_owned(),
+            mode: "dns".to_owned(),
+            disable_ipv6: false,
+            otlp_endpoint: None,
+            dns_upstreams: Vec::new(),
+            readiness_timeout: Duration::from_millis(20),
+            warm: 0,
+        }),
+        ..bridge()
+    };
+    let silent = Fault::new("POST /nothing", 0, "");
+    for fault in [Fault::new("POST /containers/c2/start", 0, "broken"), silent] {
+        let case = Case::new(config.clone(), [fault.clone()]).await;
+        let mut spec = spec();
+        spec.network_policy = Some(NetworkPolicy {
+            rules: "{}".to_owned(),
+            variables: BTreeMap::new(),
+        });
+        let error = case.create(spec).await.unwrap_err();
+        assert!(start(&error) || other(&error), "{fault:?}: {error:?}");
+        assert_eq!(case.engine.bodies("POST /containers/create").len(), 3);
+        assert!(case.containers().is_empty(), "{fault:?}");
+    }
 }
 
 #[tokio::test]

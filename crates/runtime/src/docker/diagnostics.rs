@@ -82,6 +82,7 @@ fn convert(container: ContainerInspectResponse) -> Inspection {
         nano_cpus: limit(host.nano_cpus),
         memory_bytes: limit(host.memory),
         pids: limit(host.pids_limit),
+        oci_runtime: host.runtime.filter(|name| !name.is_empty()),
         networks: networks(network.networks.unwrap_or_default()),
         ports: ports(network.ports.unwrap_or_default()),
         labels: shown_labels(config.labels.unwrap_or_default()),
@@ -207,7 +208,9 @@ mod tests {
                             "team": "core", "deploy-key": "k3y",
                         },
                     },
-                    "HostConfig": {"NanoCpus": 500_000_000, "Memory": 0},
+                    "HostConfig": {
+                        "NanoCpus": 500_000_000, "Memory": 0, "Runtime": "runsc",
+                    },
                     "NetworkSettings": {
                         "Networks": {"n": {"IPAddress": "172.20.0.2"}},
                         "Ports": {"8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": "40001"}]},
@@ -230,6 +233,7 @@ mod tests {
         );
         let port = ("8080/tcp".to_owned(), Some("127.0.0.1:40001".to_owned()));
         assert_eq!(seen.ports, [port]);
+        assert_eq!(seen.oci_runtime.as_deref(), Some("runsc"));
         assert_eq!(seen.environment, ["DATABASE_URL", "PLAIN"]);
         let label = |name: &str| seen.labels.get(name).map(String::as_str);
         assert_eq!(

@@ -15,7 +15,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use super::{DockerConfig, DockerRuntime, LogLimit, NetworkMode};
+use super::{DockerConfig, DockerRuntime, LogLimit, NetworkMode, StorageConfig};
 
 /// Seconds after which a call fails as unanswered.
 const TIMEOUT: u64 = 60;
@@ -124,7 +124,9 @@ impl FakeEngine {
     /// Creates a back end with other settings.
     pub(super) fn runtime_with(&self, config: DockerConfig) -> DockerRuntime {
         let docker = self.docker();
-        DockerRuntime::over(config, move || Ok(docker.clone())).unwrap()
+        let mut runtime = DockerRuntime::over(config, move || Ok(docker.clone())).unwrap();
+        runtime.ports.trust_fixed();
+        runtime
     }
 
     /// Returns the requests so far that begin with `start`.
@@ -257,8 +259,10 @@ pub(super) fn config() -> DockerConfig {
         sandbox_env: [].into(),
         sandbox_binds: Vec::new(),
         sidecars: Vec::new(),
+        egress: None,
+        storage: StorageConfig::default(),
         take_over: true,
-        oci_runtime: None,
+        secure_runtime: None,
     }
 }
 

@@ -10,9 +10,9 @@ use osb_protocol::SandboxId;
 use super::{DockerConfig, SidecarConfig, labels};
 use crate::Role;
 
-/// Capability to change the network. The main container must not have it if another container keeps
-/// its rules in the same namespace.
-const NETWORK_CAPABILITY: &str = "NET_ADMIN";
+/// Capabilities to change the network and to send packets around its rules. The main container must
+/// not have them if another container keeps its rules in the same namespace.
+const NETWORK_CAPABILITIES: [&str; 2] = ["NET_ADMIN", "NET_RAW"];
 /// Prefix of the network mode of a container that joins another's namespace.
 const JOINED: &str = "container:";
 
@@ -24,9 +24,11 @@ pub(super) struct Member {
 }
 
 /// Plans all containers of a sandbox, the owner of its network first and the main container last.
+/// `egress` is the sidecar of its network policy.
 pub(super) fn plan(
     id: &SandboxId,
     mut main: ContainerCreateBody,
+    egress: Option<Member>,
     config: &DockerConfig,
     log: Option<&HostConfigLogConfig>,
 ) -> Vec<Member> {
@@ -34,7 +36,7 @@ pub(super) fn plan(
         role: sidecar.role,
         body: sidecar_body(id, sidecar, config, log),
     });
-    let mut members: Vec<Member> = sidecars.collect();
+    let mut members: Vec<Member> = egress.into_iter().chain(sidecars).collect();
     if let Some(owner) = members.first_mut() {
         move_network(&mut main, &mut owner.body);
     }
@@ -67,16 +69,26 @@ fn sidecar_body(
 }
 
 /// Moves the network with its published ports from the main container to its new owner.
-fn move_network(main: &mut ContainerCreateBody, owner: &mut ContainerCreateBody) {
-    owner.exposed_ports = main.exposed_ports.take();
+pub(super) fn move_network(main: &mut ContainerCreateBody, owner: &mut ContainerCreateBody) {
+    let exposed = main.exposed_ports.take().into_iter().flatten();
+    owner.exposed_ports.get_or_insert_default().extend(exposed);
     let from = main.host_config.get_or_insert_default();
     let to = owner.host_config.get_or_insert_default();
     to.network_mode = from.network_mode.take();
-    to.port_bindings = from.port_bindings.take();
+    let bindings = from.port_bindings.take().into_iter().flatten();
+    to.port_bindings.get_or_insert_default().extend(bindings);
     let dropped = from.cap_drop.get_or_insert_default();
-    if !dropped.iter().any(|name| name == NETWORK_CAPABILITY) {
-        dropped.push(NETWORK_CAPABILITY.to_owned());
+    for name in NETWORK_CAPABILITIES {
+        if !dropped.iter().any(|known| is_same_capability(known, name)) {
+            dropped.push(name.to_owned());
+        }
     }
+}
+
+/// Whether a configured name is this capability. Engines ignore prefix and case.
+fn is_same_capability(configured: &str, name: &str) -> bool {
+    let configured = configured.trim().to_ascii_uppercase();
+    configured.strip_prefix("CAP_").unwrap_or(&configured) == name
 }
 
 /// Makes a container join the network of its group's owner, which exists by now.
@@ -115,7 +127,7 @@ mod tests {
             sidecars,
             ..fake_engine::config()
         };
-        let members = plan(&"a".into(), main(), &config, None);
+        let members = plan(&"a".into(), main(), None, &config, None);
         let sent = members.into_iter().map(|mut member| {
             if member.role == Role::Main && !config.sidecars.is_empty() {
                 join_network(&mut member.body, "owner");
@@ -130,7 +142,7 @@ mod tests {
             role: Role::Egress,
             image: "egress".to_owned(),
             entrypoint: Vec::new(),
-            add_capabilities: vec![NETWORK_CAPABILITY.to_owned()],
+            add_capabilities: vec!["NET_ADMIN".to_owned()],
         }
     }
 

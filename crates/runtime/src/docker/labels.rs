@@ -6,15 +6,18 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    path::PathBuf,
     sync::Arc,
 };
 
+use bollard::models::ContainerCreateBody;
 use osb_protocol::{
     SandboxId, WireTime,
     labels::{ECHOED_EXTENSION_PREFIX, RESERVED_PREFIX},
     lifecycle::Platform,
 };
 use secrecy::{ExposeSecret, SecretString};
+use serde::de::DeserializeOwned;
 
 use crate::{Expiry, Origin, Ports, Role, Source};
 
@@ -24,14 +27,27 @@ pub(super) const MANUAL_CLEANUP: &str = "opensandbox.io/manual-cleanup";
 pub(super) const PLATFORM_OS: &str = "opensandbox.io/platform-os";
 pub(super) const PLATFORM_ARCH: &str = "opensandbox.io/platform-arch";
 pub(super) const SNAPSHOT_ID: &str = "opensandbox.io/snapshot-id";
+/// Addition: the template that the sandbox was created from.
+pub(super) const TEMPLATE_ID: &str = "opensandbox.io/template-id";
 pub(super) const EXECD_PORT: &str = "opensandbox.io/embedding-proxy-port";
 pub(super) const HTTP_PORT: &str = "opensandbox.io/http-port";
 pub(super) const RENEW_EXTEND: &str = "opensandbox.io/access-renew-extend-seconds";
 pub(super) const EXTENSION_PREFIX: &str = "opensandbox.io/extensions.";
 /// On sidecars of the reference, which have no other label of theirs: the sandbox.
 pub(super) const SIDECAR_FOR: &str = "opensandbox.io/egress-sidecar-for";
-/// On containers of the reference: names of volumes that are removed with the sandbox, as a JSON list.
+/// On containers: names of volumes that were made for the sandbox to be removed with it, as a JSON list.
+/// On volumes: `server` for one that a server made.
 pub(super) const VOLUMES: &str = "opensandbox.io/volume-managed-by";
+/// Paths of the mounted buckets that the sandbox uses, as a JSON list.
+pub(super) const OSSFS_MOUNTS: &str = "opensandbox.io/ossfs-mounts";
+/// Addition: names of the named volumes that the sandbox uses, as a JSON list.
+pub(super) const CLAIMS: &str = "opensandbox.io/claims";
+/// Addition: the volumes of the request as a JSON list, without credentials.
+pub(super) const REQUESTED_VOLUMES: &str = "opensandbox.io/volumes";
+/// Addition, on volumes: the sandbox that it was made for.
+pub(super) const MADE_FOR: &str = "opensandbox.io/made-for";
+/// Addition, on volumes: `true` on one that is removed with its last user.
+pub(super) const TRANSIENT: &str = "opensandbox.io/transient";
 /// Addition: installation that created the container.
 pub(super) const SERVER: &str = "opensandbox.io/server";
 /// Addition: when the request was accepted. Docker's own time is later.
@@ -51,6 +67,11 @@ pub(super) const EXTENSIONS: &str = "opensandbox.io/extensions";
 pub(super) const EXECD_TOKEN: &str = "opensandbox.io/execd-access-token";
 /// Token of a sandbox with secure access, named like the annotation of other runtimes.
 pub(super) const SECURE_ACCESS: &str = "opensandbox.io/secure-access-token";
+/// Token of the sidecar that enforces the sandbox's network policy.
+pub(super) const EGRESS_TOKEN: &str = "opensandbox.io/egress-auth-token";
+/// Addition: the network policy of the create, as JSON, if the sidecar was started before it. Any other
+/// sidecar has it among its variables.
+pub(super) const NETWORK_POLICY: &str = "opensandbox.io/network-policy";
 /// Addition: `true` on a sandbox with lifecycle hooks.
 pub(super) const HOOKS: &str = "opensandbox.io/lifecycle-hooks";
 /// Addition: role of the container within the sandbox. Absent on a main container.
@@ -63,6 +84,21 @@ pub(super) const OWNER_OF: &str = "opensandbox.io/owner-of";
 pub(super) const TENANT: &str = "opensandbox.io/tenant";
 /// Addition: who created the sandbox, for quotas.
 pub(super) const OWNER: &str = "opensandbox.io/owner";
+/// Addition: name of the pool that the sandbox was started for. Who has claimed it is in the store.
+pub(super) const POOL: &str = "opensandbox.io/pool";
+/// Addition, on images: installation that stored the snapshot.
+pub(super) const SNAPSHOT_SERVER: &str = "opensandbox.io/snapshot-server";
+/// Addition, on images: the template that it was built for. Containers have [`TEMPLATE_ID`] instead.
+pub(super) const TEMPLATE: &str = "opensandbox.io/template";
+/// Addition, on images: the snapshot. Containers have [`SNAPSHOT_ID`] instead.
+pub(super) const SNAPSHOT: &str = "opensandbox.io/snapshot";
+/// Addition, on images: the sandbox that the snapshot was taken of.
+pub(super) const SNAPSHOT_SOURCE: &str = "opensandbox.io/snapshot-source";
+/// On images: its value [`VENDOR_NAME`] keeps an image from a prune with a filter (docs/operations.md).
+/// Such filters cannot be combined, so that one label has to be on all images of the project.
+pub(super) const VENDOR: &str = "org.opencontainers.image.vendor";
+/// The project, as its images name it.
+pub(super) const VENDOR_NAME: &str = "OpenSandbox";
 /// Addition, on volumes: hash of the contained execd.
 pub(super) const EXECD_BUILD: &str = "opensandbox.io/execd-build";
 
@@ -89,16 +125,28 @@ pub(super) fn of(origin: &Origin, instance: &str, ports: Ports) -> HashMap<Strin
         PLATFORM_OS,
         PLATFORM_ARCH,
         SNAPSHOT_ID,
+        TEMPLATE_ID,
         EXECD_PORT,
         HTTP_PORT,
         RENEW_EXTEND,
         EXECD_TOKEN,
         SECURE_ACCESS,
+        EGRESS_TOKEN,
+        NETWORK_POLICY,
         HOOKS,
         TENANT,
         OWNER,
+        POOL,
         ROLE,
         HELPER,
+        SNAPSHOT_SERVER,
+        SNAPSHOT,
+        SNAPSHOT_SOURCE,
+        TEMPLATE,
+        VOLUMES,
+        OSSFS_MOUNTS,
+        CLAIMS,
+        REQUESTED_VOLUMES,
     ] {
         put(inherited, String::new());
     }
@@ -117,6 +165,9 @@ pub(super) fn of(origin: &Origin, instance: &str, ports: Ports) -> HashMap<Strin
     };
     if let Some(snapshot) = origin.source.snapshot_id() {
         put(SNAPSHOT_ID, snapshot.to_owned());
+    }
+    if let Some(template) = origin.source.template_id() {
+        put(TEMPLATE_ID, template.to_owned());
     }
     if let Some(platform) = &origin.platform {
         put(PLATFORM_OS, platform.os.clone());
@@ -140,8 +191,14 @@ pub(super) fn of(origin: &Origin, instance: &str, ports: Ports) -> HashMap<Strin
     if let Some(token) = &origin.secure_access {
         put(SECURE_ACCESS, token.expose_secret().to_owned());
     }
+    if let Some(token) = &origin.egress_token {
+        put(EGRESS_TOKEN, token.expose_secret().to_owned());
+    }
     if origin.hooks {
         put(HOOKS, "true".to_owned());
+    }
+    if !origin.volumes.is_empty() {
+        put(REQUESTED_VOLUMES, json(&origin.volumes));
     }
     if let Some(tenant) = &origin.tenant {
         put(TENANT, tenant.to_string());
@@ -149,7 +206,36 @@ pub(super) fn of(origin: &Origin, instance: &str, ports: Ports) -> HashMap<Strin
     if let Some(owner) = &origin.owner {
         put(OWNER, owner.to_string());
     }
+    if let Some(pool) = &origin.pool {
+        put(POOL, pool.to_string());
+    }
     labels
+}
+
+/// Adds the network policy to the labels of a new main container.
+pub(super) fn put_network_policy(main: &mut ContainerCreateBody, rules: &str) {
+    let labels = main.labels.get_or_insert_default();
+    labels.insert(NETWORK_POLICY.to_owned(), rules.to_owned());
+}
+
+/// Adds the labels of what a sandbox uses besides its containers.
+pub(super) fn put_volumes(
+    labels: &mut HashMap<String, String>,
+    claims: &[String],
+    managed: &[String],
+    buckets: &[PathBuf],
+) {
+    let mut put = |key: &str, value| labels.insert(key.to_owned(), value);
+    if !claims.is_empty() {
+        put(CLAIMS, json(&claims));
+    }
+    if !managed.is_empty() {
+        put(VOLUMES, json(&managed));
+    }
+    if !buckets.is_empty() {
+        let buckets = buckets.iter().map(|path| path.to_string_lossy());
+        put(OSSFS_MOUNTS, json(&buckets.collect::<Vec<_>>()));
+    }
 }
 
 /// Returns all labels of a sidecar. The sandbox's attributes are on its main container.
@@ -165,7 +251,7 @@ pub(super) fn of_sidecar(id: &SandboxId, role: Role, instance: &str) -> HashMap<
 }
 
 /// Platform labels whose values may be shown. A label of another release may be secret.
-const PUBLIC: [&str; 15] = [
+const PUBLIC: [&str; 16] = [
     ID,
     EXPIRES_AT,
     MANUAL_CLEANUP,
@@ -181,6 +267,7 @@ const PUBLIC: [&str; 15] = [
     ENTRYPOINT,
     RESOURCES,
     ROLE,
+    POOL,
 ];
 
 /// Whether a label belongs to the platform.
@@ -230,9 +317,10 @@ impl Read<'_> {
         Some(Origin {
             id: self.id()?,
             created_at: self.created_at().unwrap_or(fallback.created_at),
-            source: match self.get(SNAPSHOT_ID) {
-                Some(id) => Source::Snapshot(id.to_owned()),
-                None => Source::Image(image),
+            source: match (self.get(SNAPSHOT_ID), self.get(TEMPLATE_ID)) {
+                (Some(id), _) => Source::Snapshot(id.to_owned()),
+                (None, Some(id)) => Source::Template(id.to_owned()),
+                (None, None) => Source::Image(image),
             },
             platform: self.platform(),
             entrypoint: self.entrypoint().unwrap_or(fallback.command),
@@ -243,9 +331,12 @@ impl Read<'_> {
             renew_extend_seconds: self.get(RENEW_EXTEND).and_then(|text| text.parse().ok()),
             token: self.get(EXECD_TOKEN).map(SecretString::from),
             secure_access: self.get(SECURE_ACCESS).map(SecretString::from),
+            egress_token: self.get(EGRESS_TOKEN).map(SecretString::from),
             hooks: self.get(HOOKS).is_some(),
+            volumes: self.list(REQUESTED_VOLUMES),
             tenant: self.get(TENANT).map(Arc::from),
             owner: self.get(OWNER).map(Arc::from),
+            pool: self.get(POOL).map(Arc::from),
         })
     }
 
@@ -259,9 +350,28 @@ impl Read<'_> {
         self.get(ID).is_none() && self.get(SIDECAR_FOR).is_some()
     }
 
-    /// Reads which volumes are removed with a sandbox of the reference. Ours have none.
+    /// Reads which volumes are removed with a sandbox of the reference. Those of ours carry that
+    /// themselves.
     pub(super) fn volumes(&self) -> Vec<String> {
-        let list = self.get(VOLUMES).filter(|_| self.server().is_none());
+        match self.server() {
+            None => self.list(VOLUMES),
+            Some(_) => Vec::new(),
+        }
+    }
+
+    /// Reads which named volumes a sandbox uses.
+    pub(super) fn claims(&self) -> Vec<String> {
+        self.list(CLAIMS)
+    }
+
+    /// Reads which mounted buckets a sandbox uses.
+    pub(super) fn buckets(&self) -> Vec<PathBuf> {
+        self.list(OSSFS_MOUNTS)
+    }
+
+    /// Reads a JSON list. An unreadable one is empty.
+    fn list<T: DeserializeOwned>(&self, key: &str) -> Vec<T> {
+        let list = self.get(key);
         list.and_then(|list| serde_json::from_str(list).ok())
             .unwrap_or_default()
     }
@@ -273,6 +383,11 @@ impl Read<'_> {
             None => Some(Role::Main),
             Some(name) => Role::ALL.into_iter().find(|role| role.as_str() == name),
         }
+    }
+
+    /// The network policy that a main container was created with, if it is a label.
+    pub(super) fn network_policy(&self) -> Option<&str> {
+        self.get(NETWORK_POLICY)
     }
 
     pub(super) fn server(&self) -> Option<&str> {
@@ -348,209 +463,4 @@ impl Read<'_> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-    use crate::CreateSpec;
-
-    pub(in crate::docker) fn spec() -> CreateSpec {
-        let at = |us| WireTime::from_unix_us(us).unwrap();
-        let source = Source::Image("debian:12".into());
-        CreateSpec::new(Origin {
-            platform: Some(Platform {
-                os: "linux".into(),
-                arch: "amd64".into(),
-            }),
-            entrypoint: vec!["sh".into(), "-c".into(), "echo \"ä b\"".into()],
-            resources: BTreeMap::from([("cpu".into(), "1".into())]),
-            metadata: BTreeMap::from([("team".into(), "core".into())]),
-            extensions: BTreeMap::from([("opensandbox.extensions.x".into(), "1".into())]),
-            renew_extend_seconds: Some(300),
-            expiry: Expiry::At(at(1_935_396_000_123_456)),
-            token: Some(SecretString::from("t0ken")),
-            secure_access: Some(SecretString::from("s3cure")),
-            hooks: true,
-            tenant: Some(Arc::from("team a")),
-            owner: Some(Arc::from("user:1")),
-            ..Origin::new("a", source, at(1_935_390_000_000_001))
-        })
-    }
-
-    fn fallback() -> Fallback {
-        Fallback {
-            created_at: WireTime::from_unix_us(1).unwrap(),
-            image: "engine".into(),
-            command: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn written_labels_are_read_back() {
-        let spec = spec();
-        let labels = of(
-            &spec.origin,
-            "srv",
-            Ports {
-                execd: Some(40000),
-                http: Some(40001),
-            },
-        );
-        let read = Read(&labels);
-        let (written, back) = (spec.origin, read.origin(fallback()).unwrap());
-        assert_eq!(format!("{back:?}"), format!("{written:?}"));
-        let tokens = |origin: &Origin| {
-            let tokens = [&origin.token, &origin.secure_access];
-            tokens.map(|token| token.as_ref().unwrap().expose_secret().to_owned())
-        };
-        assert_eq!(
-            tokens(&back),
-            tokens(&written),
-            "not part of the Debug output"
-        );
-        assert_eq!(read.server(), Some("srv"));
-        assert_eq!(
-            read.ports(),
-            Ports {
-                execd: Some(40000),
-                http: Some(40001)
-            }
-        );
-    }
-
-    #[test]
-    fn labels_have_the_contracts_names_and_values() {
-        let written = |expiry, source| {
-            let origin = Origin {
-                expiry,
-                source,
-                ..spec().origin
-            };
-            let ports = Ports {
-                execd: Some(40000),
-                http: Some(40001),
-            };
-            of(&origin, "srv", ports)
-        };
-        let at = WireTime::from_unix_us(1_935_396_000_123_456).unwrap();
-        let labels = written(Expiry::At(at), Source::Image("debian:12".into()));
-        for (name, value) in [
-            ("opensandbox.io/id", "a"),
-            ("opensandbox.io/expires-at", "2031-05-01T10:00:00.123456Z"),
-            ("opensandbox.io/manual-cleanup", ""),
-            ("opensandbox.io/platform-os", "linux"),
-            ("opensandbox.io/platform-arch", "amd64"),
-            ("opensandbox.io/snapshot-id", ""),
-            ("opensandbox.io/embedding-proxy-port", "40000"),
-            ("opensandbox.io/http-port", "40001"),
-            ("opensandbox.io/access-renew-extend-seconds", "300"),
-            ("opensandbox.io/extensions.x", "1"),
-            ("opensandbox.io/secure-access-token", "s3cure"),
-            ("opensandbox.io/tenant", "team a"),
-            ("team", "core"),
-        ] {
-            assert_eq!(labels.get(name).map(String::as_str), Some(value), "{name}");
-        }
-        let manual = written(Expiry::Manual, Source::Snapshot("s".into()));
-        for (name, value) in [
-            ("opensandbox.io/expires-at", ""),
-            ("opensandbox.io/manual-cleanup", "true"),
-            ("opensandbox.io/snapshot-id", "s"),
-        ] {
-            assert_eq!(manual.get(name).map(String::as_str), Some(value), "{name}");
-        }
-        let back = Read(&manual).origin(fallback()).unwrap();
-        assert_eq!(back.expiry, Expiry::Manual);
-    }
-
-    #[test]
-    fn a_snapshot_source_is_read_back() {
-        let mut origin = spec().origin;
-        origin.source = Source::Snapshot("s".into());
-        let labels = of(&origin, "srv", Ports::default());
-        let back = Read(&labels).origin(fallback()).unwrap();
-        assert_eq!(back.source, origin.source);
-    }
-
-    #[test]
-    fn labels_of_the_reference_are_read() {
-        let labels = HashMap::from([
-            (ID.to_owned(), "b".to_owned()),
-            (
-                EXPIRES_AT.to_owned(),
-                "2031-05-01T12:00:00.123456+02:00".to_owned(),
-            ),
-            ("com.docker.compose.project".to_owned(), "x".to_owned()),
-            ("team".to_owned(), "core".to_owned()),
-        ]);
-        let read = Read(&labels);
-        assert_eq!(read.server(), None);
-        assert_eq!(
-            read.metadata(),
-            BTreeMap::from([("team".into(), "core".into())])
-        );
-        let Expiry::At(at) = read.expiry() else {
-            panic!("expiry not read")
-        };
-        assert_eq!(at.to_string(), "2031-05-01T10:00:00.123456Z");
-    }
-
-    #[test]
-    fn a_sidecar_of_the_reference_has_a_sandbox_and_a_role() {
-        let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        let mut labels = HashMap::from([label(SIDECAR_FOR, "b")]);
-        let read = Read(&labels);
-        assert_eq!(
-            (read.id(), read.role()),
-            (Some("b".into()), Some(Role::Egress))
-        );
-        // A container of ours whose image was committed from one.
-        labels.extend([
-            label(ID, "c"),
-            label(SERVER, "us"),
-            label(VOLUMES, "[\"v\"]"),
-        ]);
-        let read = Read(&labels);
-        assert_eq!(
-            (read.id(), read.role()),
-            (Some("c".into()), Some(Role::Main))
-        );
-        assert_eq!(read.volumes(), [""; 0]);
-        labels.remove(SERVER);
-        assert_eq!(Read(&labels).volumes(), ["v"]);
-    }
-
-    #[test]
-    fn labels_of_an_image_are_not_the_sandboxs() {
-        let image = [
-            (EXPIRES_AT, "2001-01-01T00:00:00Z"),
-            (SNAPSHOT_ID, "s"),
-            (TENANT, "another"),
-            (OWNER, "user:another"),
-            ("opensandbox.io/extensions.old", "1"),
-            ("maintainer", "alice"),
-        ];
-        let mut merged: HashMap<String, String> = image
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .into();
-        let mut spec = spec();
-        spec.origin.expiry = Expiry::Manual;
-        spec.origin.tenant = None;
-        spec.origin.owner = None;
-        spec.origin
-            .metadata
-            .insert("com.docker.x".into(), "kept".into());
-        merged.extend(of(&spec.origin, "srv", Ports::default()));
-        let origin = Read(&merged).origin(fallback()).unwrap();
-        assert_eq!(origin.expiry, Expiry::Manual);
-        assert_eq!(origin.source.snapshot_id(), None);
-        assert_eq!((origin.tenant, origin.owner), (None, None));
-        assert_eq!(origin.metadata, spec.origin.metadata);
-        assert_eq!(origin.extensions.len(), 1);
-    }
-
-    #[test]
-    fn an_unreadable_expiry_does_not_expire_the_sandbox() {
-        let labels = HashMap::from([(EXPIRES_AT.to_owned(), "soon".to_owned())]);
-        assert_eq!(Read(&labels).expiry(), Expiry::Unknown);
-        assert_eq!(Read(&HashMap::new()).expiry(), Expiry::Unknown);
-    }
-}
+pub(super) mod tests;

@@ -3,7 +3,12 @@
 use async_trait::async_trait;
 use bollard::{models::ImageSummary, query_parameters::ListImagesOptions};
 
-use super::{DockerRuntime, engine::bounded, error};
+use super::{
+    DockerRuntime,
+    engine::bounded,
+    error,
+    image::{is_snapshot, is_template},
+};
 use crate::{Images, LocalImage, RuntimeError};
 
 /// The engine's name of an image that has none.
@@ -27,7 +32,7 @@ impl Images for DockerRuntime {
 fn named(image: ImageSummary) -> impl Iterator<Item = LocalImage> {
     let bytes = u64::try_from(image.size).unwrap_or_default();
     let tags = image.repo_tags.into_iter();
-    tags.filter(|tag| tag != NAMELESS)
+    tags.filter(|tag| tag != NAMELESS && !is_snapshot(tag) && !is_template(tag))
         .map(move |reference| LocalImage { reference, bytes })
 }
 
@@ -54,6 +59,8 @@ mod tests {
                     image("sha256:2", &["<none>:<none>"], 7),
                     image("sha256:3", &[], 7),
                     image("sha256:4", &["a/b:latest"], -1),
+                    image("sha256:5", &["opensandbox-snapshots:s"], 9),
+                    image("sha256:6", &["opensandbox-templates/us:t"], 9),
                 ]);
                 (200, list.to_string())
             }

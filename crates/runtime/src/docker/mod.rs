@@ -8,7 +8,7 @@
 //!
 //! execd is not copied into each sandbox: one volume per execd build, named by its hash, is filled
 //! once and mounted read-only ([`execd_volume`]). Sandboxes share one bridge network on which
-//! containers cannot reach each other ([`network`]).
+//! containers cannot reach each other ([`network`]). What else is mounted is in [`volumes`].
 
 mod adoption;
 mod capacity;
@@ -23,13 +23,16 @@ mod create;
 mod create_faults;
 mod description;
 mod diagnostics;
+mod egress;
 mod engine;
 mod error;
 mod event_windows;
+mod exchange;
 mod execd_volume;
 #[cfg(test)]
 mod fake_engine;
 mod group;
+mod host_port;
 mod image;
 mod labels;
 mod layers;
@@ -42,18 +45,29 @@ mod network;
 mod observe;
 mod originals;
 mod pause;
+mod pools;
 mod ports;
 mod pull;
 mod remove;
+mod secure;
+mod snapshot_config;
+mod snapshot_image;
+mod snapshots;
 mod sweep;
+mod templates;
 mod translation;
+mod turns;
+mod under_way;
 mod usage;
+mod volumes;
+mod warm;
 mod watch;
 
-pub use config::{DockerConfig, LogLimit, NetworkMode, SidecarConfig};
+pub use config::{DockerConfig, EgressConfig, LogLimit, NetworkMode, SidecarConfig, StorageConfig};
 pub use description::describe_engine;
+pub use secure::SecureCheck;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, atomic::AtomicBool};
 
 use async_trait::async_trait;
 use bollard::Docker;
@@ -63,7 +77,8 @@ use tokio::sync::mpsc;
 
 use crate::{
     Address, Capacity, Copying, CreateSpec, Diagnostics, Foreign, Images, Metering, NoRoute,
-    Observed, Pausing, Progress, Reach, Runtime, RuntimeError, RuntimeEvent, Viewpoint,
+    Observed, Pausing, Pools, Progress, Reach, Runtime, RuntimeError, RuntimeEvent, SecureRuntime,
+    Snapshots, Templates, Viewpoint, WarmSidecars,
 };
 
 /// Name of this back end.
@@ -77,17 +92,24 @@ pub struct DockerRuntime {
     ports: ports::PortPool,
     network: network::SandboxNetwork,
     execd: execd_volume::ExecdVolume,
-    creating: create::Creating,
-    host_port: create::HostPort,
+    creating: under_way::UnderWay,
+    /// Sandboxes whose file systems are being stored: the engine freezes them meanwhile.
+    capturing: under_way::UnderWay,
+    host_port: host_port::HostPort,
     originals: originals::Originals,
     adoptions: adoption::Adoptions,
     unreadable: observe::Unreadable,
+    joined: observe::Joined,
     log_driver: log_driver::LogDriver,
     timing: event_windows::WindowTiming,
     clock: Mutex<event_windows::EngineClock>,
-    turns: pause::Turns,
+    turns: turns::Turns<SandboxId>,
+    volumes: volumes::Volumes,
     pulls: pull::Pulls,
     meter: Arc<usage::Meter>,
+    warm: Arc<warm::Warm>,
+    /// Whether the engine's kernel has IPv6, as far as is known.
+    has_ipv6: AtomicBool,
 }
 
 impl DockerRuntime {
@@ -116,19 +138,24 @@ impl DockerRuntime {
             engine: engine::Engine::new(Box::new(connect)),
             ports: ports::PortPool::new(config.publish_host, config.port_min, config.port_max),
             network: network::SandboxNetwork::new(config.network.clone()),
+            warm: Arc::new(warm::Warm::new(&config)),
+            volumes: volumes::Volumes::new(&config),
             config,
             execd,
-            creating: create::Creating::default(),
-            host_port: create::HostPort::default(),
+            creating: under_way::UnderWay::default(),
+            capturing: under_way::UnderWay::default(),
+            host_port: host_port::HostPort::default(),
             originals: originals::Originals::default(),
             adoptions: adoption::Adoptions::default(),
             unreadable: observe::Unreadable::default(),
+            joined: observe::Joined::default(),
             log_driver: log_driver::LogDriver::default(),
             timing: event_windows::WindowTiming::default(),
             clock: Mutex::default(),
-            turns: pause::Turns::default(),
+            turns: turns::Turns::default(),
             pulls: pull::Pulls::default(),
             meter: Arc::new(meter),
+            has_ipv6: AtomicBool::new(true),
         })
     }
 
@@ -155,18 +182,43 @@ impl Runtime for DockerRuntime {
         KIND
     }
 
-    /// execd runs lifecycle hooks. Secure access takes ports that only this server reaches: none of the
-    /// host's, and none that have to be published for this server.
+    fn secure_runtime(&self) -> Option<SecureRuntime> {
+        self.config.secure_runtime.clone()
+    }
+
+    fn settings_digest(&self) -> String {
+        self.config.digest()
+    }
+
+    /// execd runs lifecycle hooks. A network policy takes a sidecar with a network of its own, whose
+    /// packet filter the kernel applies: not the host's network, and not under a secure runtime, which
+    /// takes packets past that filter. Secure access takes ports that only this server reaches: none of
+    /// the host's, and none that have to be published for this server.
     fn create_features(&self) -> FeatureSet {
         let is_exclusive = !self.network.is_host() && self.config.has_route;
         let secure = is_exclusive.then_some(Feature::SecureAccess);
+        let policy = (self.config.has_filter() && self.config.egress.is_some())
+            .then_some(Feature::NetworkPolicy);
         secure
             .into_iter()
-            .chain([Feature::LifecycleHooks])
+            .chain(policy)
+            .chain([Feature::LifecycleHooks, Feature::Volumes])
             .collect()
     }
 
     fn pausing(&self) -> Option<&dyn Pausing> {
+        Some(self)
+    }
+
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
+        Some(self)
+    }
+
+    fn pools(&self) -> Option<&dyn Pools> {
+        Some(self)
+    }
+
+    fn templates(&self) -> Option<&dyn Templates> {
         Some(self)
     }
 
@@ -194,12 +246,25 @@ impl Runtime for DockerRuntime {
         Reach::of_container(address, port, from, self.config.has_route)
     }
 
+    fn warm_sidecars(&self) -> Option<WarmSidecars> {
+        self.warm.read()
+    }
+
+    fn prepare(&self, spec: &mut CreateSpec) {
+        self.take_warm(spec);
+    }
+
     async fn create(
         &self,
         spec: CreateSpec,
         progress: &dyn Progress,
     ) -> Result<Observed, RuntimeError> {
-        self.create_sandbox(spec, progress).await
+        let id = spec.id().clone();
+        let made = Box::pin(self.create_sandbox(spec, progress)).await;
+        if made.is_err() {
+            self.release_volumes(&id, self.belongings(&id)).await;
+        }
+        made
     }
 
     async fn remove(&self, id: &SandboxId) -> Result<(), RuntimeError> {
@@ -211,6 +276,7 @@ impl Runtime for DockerRuntime {
     }
 
     fn watch(self: Arc<Self>, tasks: &Supervisor) -> mpsc::Receiver<RuntimeEvent> {
+        warm::start(Arc::clone(&self), tasks);
         watch::start(self, tasks)
     }
 

@@ -106,9 +106,17 @@ async fn inspect(docker: &Docker) -> Result<NetworkInspect, Error> {
 }
 
 /// Whether the error means that the engine has several networks of the name.
-pub(super) fn is_ambiguous(error: &Error) -> bool {
+fn is_ambiguous(error: &Error) -> bool {
     let reason = error::reason(error);
     reason.contains("network") && reason.contains("is ambiguous")
+}
+
+/// Whether the engine cannot resolve the network of a container: there is none, or several.
+pub(super) fn is_lacking(error: &Error) -> bool {
+    let reason = error::reason(error);
+    let is_missing =
+        error::is_missing(error) && reason.contains("network") && reason.contains("not found");
+    is_missing || is_ambiguous(error)
 }
 
 /// Keeps the oldest of several networks of the name, so that servers that do this at the same time

@@ -57,13 +57,49 @@ impl Unreadable {
     }
 }
 
+/// Main containers that have the network of their sidecar, with the sidecar's attachment to it at that
+/// time. A list shows neither when a container was started nor, therefore, that a sidecar was started
+/// again and left its sandbox behind; but its attachment is another one then.
+#[derive(Debug, Default)]
+pub(super) struct Joined(Mutex<HashMap<String, String>>);
+
+impl Joined {
+    fn record(&self, main: String, attachment: String) {
+        self.locked().insert(main, attachment);
+    }
+
+    fn has(&self, main: &str, attachment: &str) -> bool {
+        self.locked()
+            .get(main)
+            .is_some_and(|known| known == attachment)
+    }
+
+    /// Forgets containers that a full list does not have.
+    fn keep_listed(&self, list: &HashMap<&str, &ContainerSummary>) {
+        self.locked()
+            .retain(|main, _| list.contains_key(main.as_str()));
+    }
+
+    fn locked(&self) -> MutexGuard<'_, HashMap<String, String>> {
+        // The map is whole after every operation, so a panic elsewhere does not spoil it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl DockerRuntime {
     /// Inspects a main container.
     pub(super) async fn observe(&self, container: &str) -> Result<Observed, RuntimeError> {
         let inspected = self.inspect(container).await?;
         let owner = self.inspect_owner(&inspected).await?;
-        self.read_inspect(inspected, owner)
-            .ok_or_else(|| no_labels(container))
+        let id = inspected.id.clone();
+        let attachment = owner.as_ref().and_then(Owner::attachment);
+        let observed = self
+            .read_inspect(inspected, owner)
+            .ok_or_else(|| no_labels(container))?;
+        if let (None, Some(id), Some(attachment)) = (observed.status.lost, id, attachment) {
+            self.joined.record(id, attachment);
+        }
+        Ok(observed)
     }
 
     /// Inspects the container whose network a container has joined. `None` if it has its own.
@@ -122,7 +158,10 @@ impl DockerRuntime {
     /// Reads every sandbox of this installation, and those that it took over, which have no
     /// installation label.
     pub(super) async fn observe_all(&self) -> Result<Vec<Observed>, RuntimeError> {
+        // Those that are started meanwhile may be missing in the list.
+        let unclaimed = self.warm.unclaimed();
         let list = self.list_originals().await?;
+        self.forget_ended(&unclaimed, &list);
         let by_id: HashMap<&str, &ContainerSummary> = list
             .iter()
             .filter_map(|container| Some((container.id.as_deref()?, container)))
@@ -133,18 +172,23 @@ impl DockerRuntime {
                 let owner = by_id.get(owner).copied();
                 owner.map(Owner::of_summary).unwrap_or_default()
             });
+            let may_be_lost = owner
+                .as_ref()
+                .is_some_and(|owner| self.may_have_left(container, owner));
             if let Some(observed) = self.read_summary(container, owner) {
                 let has_process = matches!(
                     container.state,
                     Some(ContainerSummaryStateEnum::RUNNING | ContainerSummaryStateEnum::PAUSED)
                 );
                 // The list has neither the end of a container nor the reference's command line.
-                let is_complete = has_process && !observed.origin.entrypoint.is_empty();
+                let is_complete =
+                    has_process && !observed.origin.entrypoint.is_empty() && !may_be_lost;
                 let to_inspect = container.id.clone().filter(|_| !is_complete);
                 listed.push((observed, to_inspect));
             }
         }
         self.unreadable.keep_listed(&list);
+        self.joined.keep_listed(&by_id);
         let observed = stream::iter(listed)
             .map(async |(observed, to_inspect)| match to_inspect {
                 None => Ok(Some(observed)),
@@ -157,6 +201,29 @@ impl DockerRuntime {
             .await
     }
 
+    /// Forgets warm sidecars that have ended unnoticed, as when the engine was away.
+    fn forget_ended(&self, unclaimed: &[SandboxId], list: &[ContainerSummary]) {
+        for id in unclaimed {
+            let runs = list.iter().any(|container| {
+                let labels = container.labels.as_ref();
+                container.state == Some(ContainerSummaryStateEnum::RUNNING)
+                    && labels.is_some_and(|it| labels::Read(it).id().as_ref() == Some(id))
+            });
+            if !runs {
+                self.warm.lose(id);
+            }
+        }
+    }
+
+    /// Whether a running sidecar may have been started since this main container joined its network.
+    fn may_have_left(&self, main: &ContainerSummary, sidecar: &Owner) -> bool {
+        let is_known = match (main.id.as_deref(), sidecar.attachment()) {
+            (Some(main), Some(attachment)) => self.joined.has(main, &attachment),
+            _ => false,
+        };
+        sidecar.runs() && !is_known
+    }
+
     /// Lists the sandboxes with the label of another installation.
     pub(super) async fn observe_foreign(&self) -> Result<Vec<Foreign>, RuntimeError> {
         let list = self
@@ -167,12 +234,15 @@ impl DockerRuntime {
             let instance = read
                 .server()
                 .filter(|server| *server != self.config.instance)?;
+            // A sidecar may wait for a sandbox that does not exist yet.
+            let is_sandbox = read.role() != Some(Role::Egress);
+            is_sandbox.then_some(())?;
             Some(Foreign {
                 id: read.id()?,
                 instance: instance.to_owned(),
             })
         });
-        // Every container of a group has the labels.
+        // Containers of later releases may have other roles.
         let mut foreign: Vec<Foreign> = foreign.collect();
         foreign.extend(self.adoptions.of_others(&self.config.instance));
         foreign.sort_by(|a, b| a.id.as_str().cmp(b.id.as_str()));

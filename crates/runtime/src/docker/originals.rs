@@ -108,7 +108,7 @@ impl Originals {
 
     /// Records a container for a role of the sandbox, unless another container has it. Returns whether
     /// this one has it now.
-    fn claim(&self, id: &SandboxId, role: Role, container: &str) -> bool {
+    pub(super) fn claim(&self, id: &SandboxId, role: Role, container: &str) -> bool {
         let mut state = self.locked();
         let known = state.known.entry((id.clone(), role));
         known.or_insert_with(|| container.to_owned()) == container
@@ -184,6 +184,9 @@ impl DockerRuntime {
     /// Lists the containers of every sandbox of this installation.
     pub(super) async fn list_originals(&self) -> Result<Vec<ContainerSummary>, RuntimeError> {
         let before = self.originals.locked().known.clone();
+        let with_belongings = self.with_belongings();
+        // After that: a create which has ended by now has its container in the list.
+        let creating = self.creating.all();
         let mut list = self.list_labelled(labels::ID, "list the sandboxes").await?;
         let sidecars = self.list_labelled(labels::SIDECAR_FOR, "list sidecars");
         add_absent(&mut list, sidecars.await?);
@@ -196,6 +199,7 @@ impl DockerRuntime {
             Some((id, container.id.clone()?)).filter(|_| reveals)
         });
         let revealing = revealing.collect();
+        self.replace_belongings(&with_belongings, &creating, &originals);
         let volumes = originals.iter().filter_map(volumes_of).collect();
         let mut state = self.originals.locked();
         state.revealing = revealing;
@@ -225,6 +229,7 @@ impl DockerRuntime {
             labels.is_some_and(|labels| labels::Read(labels).id().as_ref() == Some(id))
         });
         let found = self.select_originals(list, Undecided::Refused).await?;
+        self.record_belongings(&found);
         let volumes = found.iter().filter_map(volumes_of);
         self.originals.locked().volumes.extend(volumes);
         Ok(found

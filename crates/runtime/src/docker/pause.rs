@@ -12,11 +12,6 @@
 
 mod settle;
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, Weak},
-};
-
 use async_trait::async_trait;
 use bollard::{
     errors::Error,
@@ -28,26 +23,6 @@ use tracing::warn;
 
 use super::{DockerRuntime, engine::bounded, error, group};
 use crate::{Pausing, Role, RuntimeError};
-
-/// Allows one change at a time for each sandbox: a repair must not undo half of a pause.
-#[derive(Debug, Default)]
-pub(super) struct Turns(Mutex<HashMap<SandboxId, Weak<Turn>>>);
-
-type Turn = tokio::sync::Mutex<()>;
-
-impl Turns {
-    fn of(&self, id: &SandboxId) -> Arc<Turn> {
-        // The map is whole after every operation, so a panic elsewhere does not spoil it.
-        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(turn) = turns.get(id).and_then(Weak::upgrade) {
-            return turn;
-        }
-        turns.retain(|_, turn| turn.strong_count() > 0);
-        let turn = Arc::<Turn>::default();
-        turns.insert(id.clone(), Arc::downgrade(&turn));
-        turn
-    }
-}
 
 /// State of a container, as far as freezing is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -316,7 +291,10 @@ impl Members {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::{
+        collections::BTreeMap,
+        sync::{Arc, Mutex},
+    };
 
     use serde_json::{Value, json};
 
@@ -535,6 +513,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn sidecars_are_thawed_with_a_capture_that_an_earlier_process_began() {
+        let (engine, states) = engine(("running", "paused"), "").await;
+        let (runtime, id) = (engine.runtime(), SandboxId::from("a"));
+        runtime.observe_all().await.unwrap();
+        let turn = runtime.turns.of(&id);
+        let operation = turn.lock().await;
+        runtime.settle_thawed(&id).await.unwrap();
+        assert_eq!(now(&states), ("running", "paused"), "it has its turn");
+        drop(operation);
+        runtime.settle_thawed(&id).await.unwrap();
+        assert_eq!(now(&states), RUNNING);
+    }
+
+    #[tokio::test]
     async fn a_sidecar_that_cannot_be_settled_does_not_end_the_sweep() {
         let left = ("paused", "running");
         let (engine, states) = engine(left, "POST /containers/side/pause").await;
@@ -578,22 +570,5 @@ mod tests {
         assert_eq!(now(&states), PAUSED);
         runtime.resume(&id).await.unwrap();
         assert_eq!(now(&states), RUNNING);
-    }
-
-    #[tokio::test]
-    async fn changes_of_one_sandbox_take_turns() {
-        let turns = Turns::default();
-        let (first, same, other) = (
-            turns.of(&"a".into()),
-            turns.of(&"a".into()),
-            turns.of(&"b".into()),
-        );
-        let _held = first.lock().await;
-        assert!(same.try_lock().is_err());
-        assert!(other.try_lock().is_ok());
-        drop(other);
-        let _third = turns.of(&"c".into());
-        let kept = turns.0.lock().unwrap().len();
-        assert_eq!(kept, 2, "one without a user is dropped");
     }
 }

@@ -18,6 +18,15 @@ const CONCURRENT_REMOVAL: Duration = Duration::from_secs(30);
 
 impl DockerRuntime {
     pub(super) async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), RuntimeError> {
+        // A list that is read meanwhile no longer has the sandbox.
+        let belongings = self.belongings(id);
+        self.remove_group(id).await?;
+        self.release_volumes(id, belongings).await;
+        Ok(())
+    }
+
+    /// Removes the containers of a sandbox.
+    pub(super) async fn remove_group(&self, id: &SandboxId) -> Result<(), RuntimeError> {
         let docker = self.docker()?;
         let failed = |error| {
             error::unavailable(&error).unwrap_or_else(|| RuntimeError::Remove {

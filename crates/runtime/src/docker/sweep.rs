@@ -24,7 +24,7 @@ const FOREIGN_CREATE_SECONDS: i64 = 900;
 
 impl DockerRuntime {
     /// Removes this installation's containers that were never started, helpers of a server that
-    /// crashed, and execd volumes of older builds. Also renames containers whose names contain an id.
+    /// crashed, volumes and mounts without a sandbox, and execd volumes of older builds. Also renames containers whose names contain an id.
     pub(super) async fn sweep_leftovers(&self) -> Result<(), RuntimeError> {
         let docker = self.docker()?;
         self.rename_revealing().await?;
@@ -47,7 +47,7 @@ impl DockerRuntime {
                 let (id, role) = (read.id(), read.role());
                 // Checked after the list was read: every create in the list is registered by now.
                 let is_in_use = match &id {
-                    Some(id) => self.creating.contains(id),
+                    Some(id) => self.creating.contains(id) || self.warm.owns(id),
                     // A helper lives for milliseconds, during a create.
                     None => is_helper && !self.creating.is_empty(),
                 };
@@ -83,12 +83,13 @@ impl DockerRuntime {
         }
         self.sweep_sidecars().await?;
         self.sweep_records().await?;
+        self.sweep_volumes().await?;
         self.execd.sweep_other_builds(docker).await
     }
 
-    /// Removes sidecars without a main container: a crash during a create leaves them running. Others
-    /// are brought to the state of their main container.
-    async fn sweep_sidecars(&self) -> Result<(), RuntimeError> {
+    /// Removes sidecars without a main container: a crash during a create leaves them running, and a crash
+    /// of the server leaves its warm ones. Others are brought to the state of their main container.
+    pub(super) async fn sweep_sidecars(&self) -> Result<(), RuntimeError> {
         let docker = self.docker()?;
         let mut kept = Vec::new();
         let roles = Role::ALL.into_iter().filter(|role| *role != Role::Main);
@@ -108,8 +109,8 @@ impl DockerRuntime {
                 let (Some((id, _)), Some(name)) = (place, container.id) else {
                     continue;
                 };
-                // A create registers before its first container exists.
-                if self.creating.contains(&id) {
+                // A create registers before its first container exists, and so does a warm sidecar.
+                if self.creating.contains(&id) || self.warm.owns(&id) {
                     continue;
                 }
                 if self.originals.main(&id).is_some() {

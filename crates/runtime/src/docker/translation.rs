@@ -71,16 +71,21 @@ pub(super) async fn translate(
             at,
         },
         "oom" => RuntimeEvent::OutOfMemory { id },
+        // Only while the engine captures it.
+        "pause" if runtime.capturing.contains(&id) => return Ok(None),
         "pause" => RuntimeEvent::Paused {
             id,
             paused: true,
             at,
         },
-        "unpause" => RuntimeEvent::Paused {
-            id,
-            paused: false,
-            at,
-        },
+        "unpause" => {
+            runtime.settle_thawed(&id).await?;
+            RuntimeEvent::Paused {
+                id,
+                paused: false,
+                at,
+            }
+        }
         "destroy" => {
             runtime.originals.forget(&id, role, &container);
             RuntimeEvent::Removed { id, at }
@@ -121,6 +126,11 @@ async fn translate_sidecar(
         attributes,
         at,
     } = event;
+    // One that waits for its sandbox is none of the domain's.
+    if matches!(action.as_str(), "die" | "destroy") && runtime.warm.lose(&id) {
+        runtime.originals.forget(&id, role, &container);
+        return Ok(None);
+    }
     if runtime.originals.of(&id, role).as_ref() != Some(&container) {
         return Ok(None);
     }

@@ -7,7 +7,11 @@
 //! On request it has every optional power, a sidecar and API names of its own ([`Options`]), so that
 //! the domain's use of them is tested before a real back end has them.
 
+mod advance;
 mod powers;
+mod snapshots;
+mod templates;
+mod volumes;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -16,16 +20,16 @@ use std::{
 };
 
 use async_trait::async_trait;
-use osb_protocol::{FeatureSet, SandboxId, WireTime};
+use osb_protocol::{Feature, FeatureSet, SandboxId, WireTime};
 use osb_service::Supervisor;
 use tokio::sync::{Notify, mpsc};
 
-use self::powers::Pool;
+use self::advance::Advance;
 use crate::{
-    Address, Amendment, Capacity, Copying, CreateSpec, Diagnostics, Foreign, Images, KeptBy,
+    Address, Amendment, Capacity, Claim, Copying, CreateSpec, Diagnostics, Foreign, Images, KeptBy,
     LocalImage, LogLine, Metering, NoRoute, Observed, Pausing, Phase, Pools, Progress, PullFault,
-    Reach, Role, Runtime, RuntimeError, RuntimeEvent, Snapshots, Source, Stage, Status, Viewpoint,
-    Vocabulary,
+    Reach, Role, Runtime, RuntimeError, RuntimeEvent, SecureKind, SecureRuntime, Snapshots, Source,
+    Stage, Status, Templates, Viewpoint, Vocabulary, WarmSidecars,
 };
 
 const KIND: &str = "sim";
@@ -55,6 +59,28 @@ pub struct Faults {
     pub pause_gate: Option<Arc<Notify>>,
     /// Pauses and resumes take effect, and their answers are lost.
     pub pause_answer_lost: bool,
+    /// Each claim of a waiting sandbox waits for one notification of this.
+    pub claim_gate: Option<Arc<Notify>>,
+    /// Claims fail with this message.
+    pub claim_fails: Option<String>,
+    /// Whether claims get no answer.
+    pub claim_unanswered: bool,
+    /// Captures wait for this before they take effect.
+    pub capture_gate: Option<Arc<Notify>>,
+    /// Captures fail with this.
+    pub capture_fails: Option<String>,
+    /// Captures take longer than the engine's time limit.
+    pub capture_times_out: bool,
+    /// Sandboxes stay frozen until this after their captures have timed out.
+    pub thaw_gate: Option<Arc<Notify>>,
+    /// Snapshots cannot be removed, for this reason.
+    pub snapshot_remove_fails: Option<String>,
+    /// Templates wait for this before they are made.
+    pub template_gate: Option<Arc<Notify>>,
+    /// Builds fail with this.
+    pub build_fails: Option<String>,
+    /// Templates cannot be removed, for this reason.
+    pub template_remove_fails: Option<String>,
     /// Logs cannot be read, for this reason.
     pub log_fails: Option<String>,
     /// Lines that every entry point has printed.
@@ -64,17 +90,21 @@ pub struct Faults {
 /// Abilities of the simulated back end.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Whether it has the optional powers: pausing, snapshots, pools, diagnostics, metering, capacity,
-    /// copying, images.
+    /// Whether it has the optional powers: pausing, snapshots, pools, templates, diagnostics, metering,
+    /// capacity, copying, images.
     pub powers: bool,
     /// Further features that a create may use.
     pub create_features: FeatureSet,
     /// Whether each sandbox has an egress sidecar beside its main container.
     pub sidecar: bool,
+    /// Whether it begins sandboxes with a network policy before a create asks for them.
+    pub warm: bool,
     /// Whether it stores renewals and metadata itself.
     pub keeps_changes: bool,
     /// API names of its states and errors.
     pub vocabulary: &'static Vocabulary,
+    /// What its sandboxes run under.
+    pub secure: Option<SecureKind>,
 }
 
 impl Default for Options {
@@ -84,8 +114,10 @@ impl Default for Options {
             powers: false,
             create_features: FeatureSet::EMPTY,
             sidecar: false,
+            warm: false,
             keeps_changes: false,
             vocabulary: &Vocabulary::CONTAINERS,
+            secure: None,
         }
     }
 }
@@ -94,6 +126,7 @@ impl Default for Options {
 #[derive(Debug, Default)]
 pub struct SimRuntime {
     options: Options,
+    advance: Arc<Advance>,
     state: Mutex<State>,
 }
 
@@ -102,8 +135,15 @@ struct State {
     sandboxes: BTreeMap<SandboxId, Group>,
     /// What they were created from.
     specs: BTreeMap<SandboxId, CreateSpec>,
-    snapshots: BTreeMap<String, SandboxId>,
-    pools: BTreeMap<String, Pool>,
+    /// Which sandbox was stored when, by the snapshot's id.
+    snapshots: BTreeMap<String, (SandboxId, WireTime)>,
+    /// Captures that are under way.
+    capturing: usize,
+    /// The most that `capturing` has been.
+    most_capturing: usize,
+    templates: templates::Stored,
+    /// Claims of sandboxes that waited for them.
+    claims: BTreeMap<SandboxId, Claim>,
     faults: Faults,
     /// Of new sandboxes.
     address: Address,
@@ -116,6 +156,7 @@ struct State {
     layer_sizes: HashMap<SandboxId, u64>,
     /// What the list of images has.
     images: Vec<LocalImage>,
+    volumes: volumes::Volumes,
     /// Sandboxes whose creates are under way.
     creating: BTreeSet<SandboxId>,
     /// Removals that are under way.
@@ -187,7 +228,7 @@ impl SimRuntime {
     pub fn with_options(options: Options) -> Self {
         Self {
             options,
-            state: Mutex::default(),
+            ..Self::default()
         }
     }
 
@@ -207,26 +248,9 @@ impl SimRuntime {
         self.locked().faults = faults;
     }
 
-    /// Sets how many bytes the writable layer of a sandbox takes.
-    pub fn set_layer_size(&self, id: &SandboxId, bytes: u64) {
-        self.locked().layer_sizes.insert(id.clone(), bytes);
-    }
-
-    /// Sets the images on the host. A create needs none of them.
-    pub fn set_images(&self, images: impl IntoIterator<Item = LocalImage>) {
-        let mut images: Vec<_> = images.into_iter().collect();
-        images.sort();
-        self.locked().images = images;
-    }
-
     /// Sets the address of every sandbox that is created from now on.
     pub fn set_address(&self, address: Address) {
         self.locked().address = address;
-    }
-
-    /// Sets how many sandboxes another server has on the same engine.
-    pub fn set_foreign(&self, sandboxes: usize) {
-        self.locked().foreign = sandboxes;
     }
 
     /// Makes the engine unavailable.
@@ -344,7 +368,7 @@ impl SimRuntime {
 
     /// Finds the source of a create.
     fn find_source(&self, source: &Source, faults: &Faults) -> Result<(), RuntimeError> {
-        let mut state = self.locked();
+        let state = self.locked();
         match source {
             Source::Image(image) if faults.no_image => Err(RuntimeError::ImagePull {
                 image: image.clone(),
@@ -354,7 +378,12 @@ impl SimRuntime {
             Source::Image(_) => Ok(()),
             Source::Snapshot(id) if state.snapshots.contains_key(id) => Ok(()),
             Source::Snapshot(id) => Err(RuntimeError::NoSnapshot(id.clone())),
-            Source::Pool(name) => state.claim(name),
+            Source::Template(id) if state.templates.contains(id) => Ok(()),
+            Source::Template(id) => Err(RuntimeError::NoTemplate(id.clone())),
+            Source::Pool(_) => Err(RuntimeError::Unsupported {
+                feature: Feature::Pools,
+                runtime: KIND,
+            }),
         }
     }
 }
@@ -383,6 +412,10 @@ impl Runtime for SimRuntime {
         self.options.vocabulary
     }
 
+    fn secure_runtime(&self) -> Option<SecureRuntime> {
+        self.options.secure.map(SecureRuntime::usual)
+    }
+
     fn create_features(&self) -> FeatureSet {
         self.options.create_features
     }
@@ -396,6 +429,10 @@ impl Runtime for SimRuntime {
     }
 
     fn pools(&self) -> Option<&dyn Pools> {
+        self.options.powers.then_some(self)
+    }
+
+    fn templates(&self) -> Option<&dyn Templates> {
         self.options.powers.then_some(self)
     }
 
@@ -419,6 +456,14 @@ impl Runtime for SimRuntime {
         self.options.powers.then_some(self)
     }
 
+    fn warm_sidecars(&self) -> Option<WarmSidecars> {
+        self.count_prepared()
+    }
+
+    fn prepare(&self, spec: &mut CreateSpec) {
+        self.take_prepared(spec);
+    }
+
     fn reach(&self, address: &Address, port: u16, from: Viewpoint) -> Result<Reach, NoRoute> {
         Reach::of_container(address, port, from, true)
     }
@@ -429,6 +474,7 @@ impl Runtime for SimRuntime {
         progress: &dyn Progress,
     ) -> Result<Observed, RuntimeError> {
         let faults = self.available()?;
+        self.locked().provide_volumes(&spec)?;
         let known = spec.clone();
         let pause = || tokio::time::sleep(faults.stage_delay);
         pause().await;

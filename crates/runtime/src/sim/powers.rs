@@ -10,57 +10,40 @@ use tokio::sync::mpsc;
 
 use super::{Faults, KIND, SimRuntime, State, now};
 use crate::{
-    Capacity, Copying, Diagnostics, DiskSpace, HostCapacity, Images, Inspection, LocalImage,
-    LogFollow, LogLine, LogLines, LogQuery, LogStream, LogText, Metering, Pausing, Phase, PoolSpec,
-    PoolStatus, Pools, RequestEnvironment, Role, RuntimeError, RuntimeEvent, Snapshots, Source,
-    Usage,
+    Capacity, Claim, Copying, Diagnostics, DiskSpace, HostCapacity, Images, Inspection, LocalImage,
+    LogFollow, LogLine, LogLines, LogQuery, LogStream, LogText, Metering, Pausing, Phase, Pools,
+    RequestEnvironment, Role, RuntimeError, RuntimeEvent, Usage, WaitingSandbox,
 };
 
-/// A pool. Its ready sandboxes are only counted.
-#[derive(Clone, Debug)]
-pub(super) struct Pool {
-    spec: PoolSpec,
-    ready: u32,
-}
-
 impl State {
-    /// Claims a sandbox of a pool.
-    pub(super) fn claim(&mut self, name: &str) -> Result<(), RuntimeError> {
-        let pool = self.pools.get_mut(name);
-        let pool = pool.ok_or_else(|| RuntimeError::NoPool(name.to_owned()))?;
-        if pool.ready == 0 {
-            return Err(RuntimeError::PoolEmpty(name.to_owned()));
-        }
-        pool.ready -= 1;
-        Ok(())
-    }
-
-    /// Removes a sandbox, whose pool then provides another. Returns whether it existed.
+    /// Removes a sandbox. Returns whether it existed.
     pub(super) fn remove(&mut self, id: &SandboxId) -> bool {
         self.specs.remove(id);
+        self.release_volumes(id);
         self.readers.retain(|(of, _)| of != id);
-        let Some(group) = self.sandboxes.remove(id) else {
-            return false;
-        };
-        if let Source::Pool(name) = &group.observed.origin.source
-            && let Some(pool) = self.pools.get_mut(name)
-        {
-            pool.ready = (pool.ready + 1).min(pool.spec.warm);
-        }
-        true
-    }
-
-    fn claimed(&self, name: &str) -> u32 {
-        let of_pool = |source: &Source| matches!(source, Source::Pool(pool) if pool == name);
-        let claimed = self
-            .sandboxes
-            .values()
-            .filter(|group| of_pool(&group.observed.origin.source));
-        u32::try_from(claimed.count()).unwrap_or(u32::MAX)
+        self.claims.remove(id);
+        self.sandboxes.remove(id).is_some()
     }
 }
 
 impl SimRuntime {
+    /// Sets how many bytes the writable layer of a sandbox takes.
+    pub fn set_layer_size(&self, id: &SandboxId, bytes: u64) {
+        self.locked().layer_sizes.insert(id.clone(), bytes);
+    }
+
+    /// Sets the images on the host. A create needs none of them.
+    pub fn set_images(&self, images: impl IntoIterator<Item = LocalImage>) {
+        let mut images: Vec<_> = images.into_iter().collect();
+        images.sort();
+        self.locked().images = images;
+    }
+
+    /// Sets how many sandboxes another server has on the same engine.
+    pub fn set_foreign(&self, sandboxes: usize) {
+        self.locked().foreign = sandboxes;
+    }
+
     /// Freezes or thaws every container of a sandbox. After a failure, none has changed.
     async fn set_frozen(&self, id: &SandboxId, freeze: bool) -> Result<WireTime, RuntimeError> {
         let faults = self.available()?;
@@ -194,6 +177,7 @@ impl Copying for SimRuntime {
         Ok(RequestEnvironment {
             variables: variables.collect(),
             hooks: spec.lifecycle.clone().map(SecretString::from),
+            network_policy: spec.network_policy.as_ref().map(|it| it.rules.clone()),
         })
     }
 }
@@ -277,6 +261,10 @@ impl Diagnostics for SimRuntime {
             started: (status.phase != Phase::Created).then_some(origin.created_at),
             finished: exit_code.map(|_| status.since),
             labels: origin.metadata.clone(),
+            oci_runtime: self
+                .options
+                .secure
+                .map(|kind| kind.usual_runtime().to_owned()),
             ..Inspection::default()
         })
     }
@@ -346,53 +334,53 @@ impl Metering for SimRuntime {
     }
 }
 
+/// A waiting sandbox remembers its claim until it is removed.
 #[async_trait]
-impl Snapshots for SimRuntime {
-    async fn take(&self, sandbox: &SandboxId, snapshot: &str) -> Result<(), RuntimeError> {
-        self.available()?;
-        let mut state = self.locked();
-        if !state.sandboxes.contains_key(sandbox) {
-            return Err(RuntimeError::NotFound(sandbox.clone()));
+impl Pools for SimRuntime {
+    async fn claim(&self, sandbox: WaitingSandbox<'_>, claim: &Claim) -> Result<(), RuntimeError> {
+        let faults = self.available()?;
+        if let Some(gate) = &faults.claim_gate {
+            gate.notified().await;
         }
-        state.snapshots.insert(snapshot.to_owned(), sandbox.clone());
-        Ok(())
+        let id = &sandbox.origin.id;
+        let failed = |reason: &str| RuntimeError::Start {
+            id: id.clone(),
+            reason: reason.to_owned(),
+        };
+        if faults.claim_unanswered {
+            return Err(RuntimeError::ExecdSilent {
+                id: id.clone(),
+                reason: "no answer within 10 s".to_owned(),
+            });
+        }
+        if let Some(reason) = &faults.claim_fails {
+            return Err(failed(reason));
+        }
+        let mut state = self.locked();
+        let waits = state.specs.get(id).is_some_and(|spec| spec.waits);
+        if !waits {
+            return Err(failed("no sandbox of this id waits for a claim"));
+        }
+        match state.claims.get(id) {
+            Some(known) if known.id != claim.id => Err(failed("it was claimed already")),
+            _ => {
+                state.claims.insert(id.clone(), claim.clone());
+                Ok(())
+            }
+        }
     }
 
-    async fn remove(&self, snapshot: &str) -> Result<(), RuntimeError> {
+    async fn is_waiting(&self, sandbox: WaitingSandbox<'_>) -> Result<bool, RuntimeError> {
         self.available()?;
-        self.locked().snapshots.remove(snapshot);
-        Ok(())
+        Ok(!self.locked().claims.contains_key(&sandbox.origin.id))
     }
 }
 
-#[async_trait]
-impl Pools for SimRuntime {
-    async fn apply(&self, pool: PoolSpec) -> Result<(), RuntimeError> {
-        self.available()?;
-        let name = pool.name.clone();
-        let pool = Pool {
-            ready: pool.warm,
-            spec: pool,
-        };
-        self.locked().pools.insert(name, pool);
-        Ok(())
-    }
-
-    async fn list(&self) -> Result<Vec<PoolStatus>, RuntimeError> {
-        self.available()?;
-        let state = self.locked();
-        let status = |(name, pool): (&String, &Pool)| PoolStatus {
-            spec: pool.spec.clone(),
-            ready: pool.ready,
-            claimed: state.claimed(name),
-        };
-        Ok(state.pools.iter().map(status).collect())
-    }
-
-    async fn remove(&self, name: &str) -> Result<(), RuntimeError> {
-        self.available()?;
-        self.locked().pools.remove(name);
-        Ok(())
+impl SimRuntime {
+    /// Returns the claim that a sandbox was given to.
+    #[must_use]
+    pub fn claim_of(&self, id: &SandboxId) -> Option<Claim> {
+        self.locked().claims.get(id).cloned()
     }
 }
 
@@ -402,7 +390,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        CreateSpec, Observed, Origin, Runtime, Stage,
+        CreateSpec, Observed, Origin, Runtime, Source, Stage,
         sim::{Faults, Options},
     };
 
@@ -427,7 +415,12 @@ mod tests {
     #[test]
     fn features_follow_from_powers() {
         let features = sim().features();
-        for power in [Feature::Pause, Feature::Snapshots, Feature::Pools] {
+        for power in [
+            Feature::Pause,
+            Feature::Snapshots,
+            Feature::Pools,
+            Feature::Templates,
+        ] {
             assert!(features.contains(power), "{power}");
         }
         assert_eq!(SimRuntime::new().features().iter().count(), 0);
@@ -461,46 +454,37 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_snapshot_is_a_source_until_it_is_removed() {
-        let sim = sim();
-        create(&sim, "a", image()).await.unwrap();
-        let snapshots = sim.snapshots().unwrap();
-        snapshots.take(&"a".into(), "s").await.unwrap();
-        let source = Source::Snapshot("s".into());
-        let copy = create(&sim, "b", source.clone()).await.unwrap();
-        assert_eq!(copy.origin.source, source);
-        snapshots.remove("s").await.unwrap();
-        let gone = create(&sim, "c", source).await.unwrap_err();
-        assert!(matches!(gone, RuntimeError::NoSnapshot(_)), "{gone}");
-        let missing = snapshots.take(&"x".into(), "t").await.unwrap_err();
-        assert!(matches!(missing, RuntimeError::NotFound(_)), "{missing}");
-    }
-
-    #[tokio::test]
-    async fn a_claim_takes_a_ready_sandbox() {
+    async fn a_waiting_sandbox_is_claimed_once() {
         let sim = sim();
         let pools = sim.pools().unwrap();
-        let source = Source::Pool("p".into());
-        let none = create(&sim, "a", source.clone()).await.unwrap_err();
-        assert!(matches!(none, RuntimeError::NoPool(_)), "{none}");
-        let spec = PoolSpec {
-            name: "p".into(),
-            source: image(),
-            warm: 1,
+        let mut spec = CreateSpec::new(Origin::new(
+            "a",
+            image(),
+            WireTime::from_unix_us(1).unwrap(),
+        ));
+        spec.waits = true;
+        let made = sim.create(spec, &|_: Stage| {}).await.unwrap();
+        create(&sim, "b", image()).await.unwrap();
+        let claim = |id: &str| Claim {
+            id: id.to_owned(),
+            entrypoint: vec!["sleep".to_owned()],
+            env: [("A".to_owned(), None)].into(),
         };
-        pools.apply(spec.clone()).await.unwrap();
-        create(&sim, "a", source.clone()).await.unwrap();
-        let empty = create(&sim, "b", source.clone()).await.unwrap_err();
-        assert!(matches!(empty, RuntimeError::PoolEmpty(_)), "{empty}");
-        let status = PoolStatus {
-            spec,
-            ready: 0,
-            claimed: 1,
+        let waiting = WaitingSandbox {
+            origin: &made.origin,
+            execd: None,
         };
-        assert_eq!(pools.list().await.unwrap(), [status]);
-        Runtime::remove(&sim, &"a".into()).await.unwrap();
-        create(&sim, "b", source).await.unwrap();
-        pools.remove("p").await.unwrap();
-        assert_eq!(pools.list().await.unwrap(), []);
+        assert!(pools.is_waiting(waiting).await.unwrap());
+        pools.claim(waiting, &claim("c-1")).await.unwrap();
+        pools.claim(waiting, &claim("c-1")).await.unwrap();
+        pools.claim(waiting, &claim("c-2")).await.unwrap_err();
+        assert!(!pools.is_waiting(waiting).await.unwrap());
+        assert_eq!(sim.claim_of(&"a".into()), Some(claim("c-1")));
+        let other = Origin::new("b", image(), made.origin.created_at);
+        let running = WaitingSandbox {
+            origin: &other,
+            execd: None,
+        };
+        pools.claim(running, &claim("c-1")).await.unwrap_err();
     }
 }

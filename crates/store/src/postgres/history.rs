@@ -87,6 +87,7 @@ impl SandboxHistory for PostgresStore {
             "DELETE FROM unanswered_creates WHERE id = $1",
             "DELETE FROM sandbox_changes WHERE id = $1",
             "DELETE FROM imported_files WHERE id = $1",
+            "DELETE FROM sandbox_pool_members WHERE id = $1",
         ] {
             let forget = sqlx::query(forget).bind(text(entry.id.as_str()));
             self.run(OP, forget.execute(write.connection())).await?;

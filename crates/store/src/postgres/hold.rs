@@ -348,6 +348,21 @@ pub(super) fn schema() -> Migrator {
             "history",
             include_str!("../../migrations/postgres/0011_history.sql"),
         ),
+        (
+            12,
+            "snapshots",
+            include_str!("../../migrations/postgres/0012_snapshots.sql"),
+        ),
+        (
+            13,
+            "pools",
+            include_str!("../../migrations/postgres/0013_pools.sql"),
+        ),
+        (
+            14,
+            "templates",
+            include_str!("../../migrations/postgres/0014_templates.sql"),
+        ),
     ];
     let steps = steps.map(|(version, name, sql)| {
         let sql = sql.into_sql_str();

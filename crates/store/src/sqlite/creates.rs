@@ -107,6 +107,27 @@ impl CreateRequests for SqliteStore {
             .map(drop)
     }
 
+    async fn create_key(
+        &self,
+        key: &[u8; 32],
+        expired: WireTime,
+    ) -> Result<Option<CreateKey>, StoreError> {
+        let query = sqlx::query_as(
+            "SELECT body, sandbox_id, used_at FROM create_keys WHERE key = $1 AND used_at >= $2",
+        )
+        .bind(&key[..])
+        .bind(expired.unix_us());
+        let row: Option<(Vec<u8>, String, i64)> =
+            self.read_one("read an idempotency key", query).await?;
+        Ok(row.map(|(body, sandbox_id, used_at)| CreateKey {
+            key: *key,
+            // A digest of another length is not that of any body.
+            body: body.try_into().unwrap_or_default(),
+            sandbox_id: SandboxId::new(sandbox_id),
+            used_at: WireTime::from_unix_us(used_at).unwrap_or(expired),
+        }))
+    }
+
     async fn prune_keys(&self, before: WireTime) -> Result<u64, StoreError> {
         self.delete_in_batches("prune idempotency keys", || {
             sqlx::query(

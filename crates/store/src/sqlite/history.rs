@@ -90,6 +90,7 @@ impl SandboxHistory for SqliteStore {
             "DELETE FROM unanswered_creates WHERE id = $1",
             "DELETE FROM sandbox_changes WHERE id = $1",
             "DELETE FROM imported_files WHERE id = $1",
+            "DELETE FROM sandbox_pool_members WHERE id = $1",
         ] {
             sqlx::query(forget)
                 .bind(entry.id.as_str())

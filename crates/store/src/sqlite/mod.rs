@@ -10,7 +10,11 @@ mod database_file;
 mod history;
 mod imports;
 mod metrics;
+mod migrations;
+mod pools;
 mod sessions;
+mod snapshots;
+mod templates;
 pub(crate) mod tools;
 mod webhooks;
 
@@ -25,8 +29,7 @@ use std::{
 
 use async_trait::async_trait;
 use sqlx::{
-    FromRow, SqlSafeStr, Sqlite, SqliteConnection, SqlitePool,
-    migrate::{Migration, MigrationType, Migrator},
+    FromRow, Sqlite, SqliteConnection, SqlitePool,
     pool::PoolConnection,
     query::{Query, QueryAs},
     sqlite::{
@@ -36,7 +39,7 @@ use sqlx::{
 };
 use uuid::Uuid;
 
-use self::database_file::DatabaseFile;
+use self::{database_file::DatabaseFile, migrations::schema};
 use crate::{BATCH_ROWS, BATCHES_MAX, Problem, Store, StoreError};
 
 /// How long a statement waits for another process that holds the database.
@@ -323,72 +326,6 @@ fn problem(error: &sqlx::Error) -> Option<Problem> {
         READ_ONLY | IO | CANNOT_OPEN => Some(Problem::Disk),
         _ => None,
     }
-}
-
-/// The steps of the schema, each in a file that never changes once it was released.
-fn schema() -> Migrator {
-    let steps = [
-        (
-            1,
-            "start",
-            include_str!("../../migrations/sqlite/0001_start.sql"),
-        ),
-        (
-            2,
-            "creates",
-            include_str!("../../migrations/sqlite/0002_creates.sql"),
-        ),
-        (
-            3,
-            "accounts",
-            include_str!("../../migrations/sqlite/0003_accounts.sql"),
-        ),
-        (
-            4,
-            "metrics and commands",
-            include_str!("../../migrations/sqlite/0004_metrics_and_commands.sql"),
-        ),
-        (
-            5,
-            "tenants",
-            include_str!("../../migrations/sqlite/0005_tenants.sql"),
-        ),
-        (
-            6,
-            "audit",
-            include_str!("../../migrations/sqlite/0006_audit.sql"),
-        ),
-        (
-            7,
-            "webhooks",
-            include_str!("../../migrations/sqlite/0007_webhooks.sql"),
-        ),
-        (
-            8,
-            "imports",
-            include_str!("../../migrations/sqlite/0008_imports.sql"),
-        ),
-        (
-            10,
-            "audit reads",
-            include_str!("../../migrations/sqlite/0010_audit_reads.sql"),
-        ),
-        (
-            11,
-            "webhook pages",
-            include_str!("../../migrations/sqlite/0011_webhook_pages.sql"),
-        ),
-        (
-            12,
-            "history",
-            include_str!("../../migrations/sqlite/0012_history.sql"),
-        ),
-    ];
-    let steps = steps.map(|(version, name, sql)| {
-        let sql = sql.into_sql_str();
-        Migration::new(version, name.into(), MigrationType::Simple, sql, false)
-    });
-    Migrator::with_migrations(steps.into())
 }
 
 #[async_trait]

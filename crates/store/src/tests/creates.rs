@@ -57,6 +57,10 @@ pub(super) async fn a_key_is_claimed_once_until_it_is_freed_or_expires(stage: St
     assert_eq!(store.claim_key(&claim("a", 10), at(0)).await.unwrap(), None);
     let first = store.claim_key(&claim("b", 20), at(10)).await.unwrap();
     assert_eq!(first, Some(claim("a", 10)));
+    let known = store.create_key(&[1; 32], at(10)).await.unwrap();
+    assert_eq!(known, Some(claim("a", 10)));
+    assert_eq!(store.create_key(&[1; 32], at(11)).await.unwrap(), None);
+    assert_eq!(store.create_key(&[3; 32], at(0)).await.unwrap(), None);
     store.free_key(&[1; 32], &"b".into()).await.unwrap();
     let first = store.claim_key(&claim("b", 20), at(10)).await.unwrap();
     assert_eq!(first, Some(claim("a", 10)), "only its own sandbox frees it");

@@ -11,10 +11,14 @@ mod creates;
 mod history;
 mod imports;
 mod metrics;
+mod pools;
 mod postgres_faults;
 mod postgres_tls;
 mod sessions;
+mod snapshot_migration;
+mod snapshots;
 mod start;
+mod templates;
 mod tools;
 mod webhooks;
 mod writes;
@@ -180,6 +184,28 @@ on_every_database! {
     metrics::metrics_are_kept_from_the_end_of_their_sandbox,
     sessions::many_sessions_are_pruned_at_once,
     sessions::sessions_are_created_once_and_pruned_by_expiry,
+    snapshot_migration::a_dry_run_writes_nothing_and_a_second_run_skips,
+    snapshot_migration::a_file_from_before_tenants_is_read,
+    snapshot_migration::what_cannot_be_read_is_named_and_nothing_is_copied,
+    pools::a_pool_and_its_members_are_read_back_whole_after_a_restart,
+    pools::a_name_is_taken_within_a_tenant,
+    pools::a_member_is_claimed_once,
+    pools::a_member_whose_id_is_known_already_drains,
+    pools::what_waits_drains_with_its_pool_or_template,
+    pools::a_member_needs_its_pool_with_its_template,
+    pools::a_member_that_is_added_beside_another_template_drains_or_is_refused,
+    pools::the_history_of_a_sandbox_forgets_its_membership,
+    snapshots::a_snapshot_is_read_back_whole_after_a_restart,
+    snapshots::lists_are_filtered_ordered_and_paged,
+    snapshots::a_snapshot_changes_only_from_the_state_that_was_seen,
+    snapshots::concurrent_changes_have_one_winner,
+    snapshots::open_snapshots_states_and_totals_are_found,
+    templates::a_template_is_read_back_whole_after_a_restart,
+    templates::lists_are_filtered_by_labels_and_paged,
+    templates::a_template_changes_only_from_the_phase_that_was_seen,
+    templates::a_template_is_marked_as_deleted_once_from_any_phase,
+    templates::concurrent_changes_of_a_template_have_one_winner,
+    templates::open_templates_phases_and_totals_are_found,
     tools::a_store_in_use_is_inspected,
     tools::damage_of_every_column_is_found,
     tools::tables_that_are_missing_or_not_of_the_store_are_named,

@@ -8,8 +8,8 @@ use sqlx::{AssertSqlSafe, ConnectOptions, sqlite::SqliteConnectOptions};
 use super::{Stage, run};
 use crate::{
     AnnouncedRow, Announcement, ApiKeyRow, CreateKey, DeliveryStatus, EndedSpec, HistoryEntry,
-    Location, MetricStretch, Outcome, PasswordHash, ReportedCommand, SessionRow, Store,
-    UnansweredCreate, UserRow, WebhookRow,
+    Location, MemberState, MetricStretch, Outcome, PasswordHash, ReportedCommand, SessionRow,
+    SnapshotRow, Store, UnansweredCreate, UserRow, WebhookRow,
     tables::{Column, TABLES, Value},
     tools::{self, ToolError},
 };
@@ -117,6 +117,25 @@ async fn fill(stage: &Stage, store: &dyn Store) {
         reported_at: 1,
     };
     store.append_audit(&[super::audit::entry(1)]).await.unwrap();
+    let snapshot = SnapshotRow {
+        image: Some("image".into()),
+        size_bytes: Some(1),
+        ..super::snapshots::snapshot("s1", 1)
+    };
+    store.add_snapshots(&[snapshot]).await.unwrap();
+    let template = super::templates::template("t1", 1);
+    store.add_template(&template).await.unwrap();
+    let of_pool = super::pools::pool(Some("team-a"), "p");
+    assert!(store.add_pool(&of_pool).await.unwrap());
+    let member = super::pools::member("m", Some("team-a"), "p");
+    assert!(store.add_member(&member).await.unwrap());
+    let ways = [
+        (MemberState::Warming, MemberState::Ready),
+        (MemberState::Ready, MemberState::Claimed),
+    ];
+    for (from, to) in ways {
+        assert!(super::pools::go(store, "m", from, to).await);
+    }
     stage
         .execute("INSERT INTO imported_files (id) VALUES ('changed')")
         .await;

@@ -1,9 +1,9 @@
 //! Every write of every concern, on a store that must not take it.
 
-use osb_protocol::{SandboxId, WireTime, identity::Role};
+use osb_protocol::{SandboxId, WireTime, identity::Role, lifecycle::SnapshotState};
 use sqlx::{ConnectOptions, Connection, sqlite::SqliteConnectOptions};
 
-use super::{Stage, webhooks};
+use super::{Stage, snapshots, webhooks};
 use crate::{
     Announcement, Announcements, ApiKeyRow, CreateKey, Deliveries, DeliveryStatus, EndedSpec,
     HistoryEntry, Location, MetricStretch, NewDelivery, Outcome, PasswordHash, Problem,
@@ -111,6 +111,8 @@ pub(super) async fn every_write(store: &dyn Store) -> Vec<(&'static str, Result<
         deliveries: vec![webhooks::message("w1", "e1", 1)],
     };
     let delivered = webhooks::result(DeliveryStatus::Delivered, 1);
+    let snapshot = snapshots::snapshot("s1", 1);
+    let deleting = snapshots::change(SnapshotState::Deleting, 2);
     vec![
         ("expiry", store.set_expiry(&id, at(), None).await),
         ("metadata", store.set_metadata(&id, &metadata, None).await),
@@ -126,6 +128,21 @@ pub(super) async fn every_write(store: &dyn Store) -> Vec<(&'static str, Result<
         ),
         ("audit", store.append_audit(&[super::audit::entry(1)]).await),
         ("prune audit", store.prune_audit(at(), 9, 9).await.map(drop)),
+        ("snapshot", store.add_snapshots(&[snapshot]).await.map(drop)),
+        (
+            "change snapshot",
+            store
+                .change_snapshot("s1", SnapshotState::Creating, &deleting)
+                .await
+                .map(drop),
+        ),
+        (
+            "end snapshot",
+            store
+                .remove_snapshot("s1", SnapshotState::Deleting)
+                .await
+                .map(drop),
+        ),
         ("unanswered", store.set_unanswered(&create).await),
         ("answered", store.set_answered(&id).await),
         ("all answered", store.set_all_answered(&[]).await),

@@ -64,7 +64,10 @@ async fn every_row_is_a_route_and_every_route_has_a_row() {
     // The same resources under both prefixes, except what the contract has under `/v1` only.
     let all: BTreeSet<_> = server.routes().into_iter().map(|it| it.path).collect();
     for path in &all {
-        if path.starts_with("/sandboxes") || path.starts_with("/snapshots") {
+        if path.starts_with("/sandboxes")
+            || path.starts_with("/snapshots")
+            || path.starts_with("/templates")
+        {
             assert!(all.contains(&format!("/v1{path}")), "{path} without /v1");
         }
     }
@@ -121,9 +124,16 @@ async fn try_every_role(powers: bool) {
 
 /// Whether the API lacks a route on a runtime without powers.
 fn is_without(powers: bool, cell: &Cell) -> bool {
-    let needs_power = ["/pause", "/resume", "/diagnostics/", "{id}/metrics"]
-        .iter()
-        .any(|part| cell.pattern.contains(part));
+    let needs_power = [
+        "/pause",
+        "/resume",
+        "/snapshots",
+        "/pools",
+        "/templates",
+        "/diagnostics/",
+        "{id}/metrics",
+    ];
+    let needs_power = needs_power.iter().any(|part| cell.pattern.contains(part));
     !powers && needs_power && !cell.is_of_console()
 }
 

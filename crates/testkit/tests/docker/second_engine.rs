@@ -21,6 +21,8 @@ pub(super) struct SecondEngine {
     /// Its network namespace, which outlives restarts.
     network: NetworkNamespace,
     process: Child,
+    /// Further arguments of its program.
+    arguments: Vec<String>,
     /// Removed last.
     folder: tempfile::TempDir,
 }
@@ -61,17 +63,23 @@ impl SecondEngine {
     /// Starts an engine with the image of the sandboxes. `None`, with a note, where this process may
     /// not.
     pub(super) fn start() -> Option<Self> {
+        Self::start_with("faults of an engine are", &[])
+    }
+
+    /// Starts one with further arguments. `what` is not tested where this process may not.
+    pub(super) fn start_with(what: &str, arguments: &[String]) -> Option<Self> {
         let is_root = rustix::process::geteuid().is_root();
         if !is_root || Command::new("dockerd").arg("--version").output().is_err() {
-            eprintln!("SKIPPED: faults of an engine are not tested, which needs root and dockerd");
+            eprintln!("SKIPPED: {what} not tested, which needs root and dockerd");
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
         let network = NetworkNamespace::new();
-        let process = spawn(folder.path(), &network);
+        let process = spawn(folder.path(), &network, arguments);
         let engine = Self {
             network,
             process,
+            arguments: arguments.to_vec(),
             folder,
         };
         engine.wait_until_up();
@@ -106,7 +114,7 @@ impl SecondEngine {
         self.signal(signal);
         self.wait_until_ended();
         self.end_helper();
-        self.process = spawn(self.folder.path(), &self.network);
+        self.process = spawn(self.folder.path(), &self.network, &self.arguments);
         self.wait_until_up();
     }
 
@@ -211,7 +219,7 @@ fn mounts_below(folder: &Path) -> Vec<String> {
     below
 }
 
-fn spawn(folder: &Path, network: &NetworkNamespace) -> Child {
+fn spawn(folder: &Path, network: &NetworkNamespace, arguments: &[String]) -> Child {
     let within = |name: &str| folder.join(name).display().to_string();
     let log = File::options()
         .create(true)
@@ -226,6 +234,7 @@ fn spawn(folder: &Path, network: &NetworkNamespace) -> Child {
         .args(["--pidfile", &within("engine.pid")])
         .args(["--iptables=false", "--ip6tables=false", "--ip-masq=false"])
         .args(["--bridge", "none", "--live-restore"])
+        .args(arguments)
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())
         .stderr(log)

@@ -9,7 +9,9 @@ use std::{
 };
 
 use bollard::{API_DEFAULT_VERSION, Docker};
-use osb_runtime::docker::{DockerConfig, DockerRuntime, LogLimit, NetworkMode, SidecarConfig};
+use osb_runtime::docker::{
+    DockerConfig, DockerRuntime, LogLimit, NetworkMode, SidecarConfig, StorageConfig,
+};
 use osb_testkit::{EngineProxy, TestServer, wait_until};
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
@@ -92,6 +94,15 @@ impl Stage {
         self.server_over(tune, "").await
     }
 
+    /// Starts a server with other settings of its runtime, and further lines of configuration.
+    pub(super) async fn server_with_settings(
+        &self,
+        tune: impl FnOnce(&mut DockerConfig),
+        more: &str,
+    ) -> TestServer {
+        self.server_over(tune, more).await
+    }
+
     async fn server_over(&self, tune: impl FnOnce(&mut DockerConfig), more: &str) -> TestServer {
         let timeout = 120;
         let mut config = DockerConfig {
@@ -115,9 +126,11 @@ impl Stage {
             sandbox_env: [("FLEET".to_owned(), "1".to_owned())].into(),
             sandbox_binds: Vec::new(),
             sidecars: Vec::new(),
+            egress: None,
+            storage: StorageConfig::default(),
             // Tests run side by side on one engine, and only one server can take a sandbox over.
             take_over: false,
-            oci_runtime: None,
+            secure_runtime: None,
         };
         tune(&mut config);
         let address = self.engine.address();
@@ -136,6 +149,31 @@ impl Stage {
         let filter = format!("label=opensandbox.io/server={}", self.instance);
         let list = docker(&["ps", "--all", "--quiet", "--no-trunc", "--filter", &filter]);
         list.lines().map(str::to_owned).collect()
+    }
+
+    /// Lists the images of snapshots that the server has stored.
+    pub(super) fn snapshot_images(&self) -> Vec<String> {
+        let filter = format!("label=opensandbox.io/snapshot-server={}", self.instance);
+        let format = "{{.Repository}}:{{.Tag}}";
+        let list = docker(&["images", "--filter", &filter, "--format", format]);
+        list.lines().map(str::to_owned).collect()
+    }
+
+    /// Lists the images of templates that the server keeps.
+    pub(super) fn template_images(&self) -> Vec<String> {
+        let name: String = self
+            .instance
+            .bytes()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let name = format!("opensandbox-templates/x{name}");
+        let list = docker(&["images", &name, "--format", "{{.Repository}}:{{.Tag}}"]);
+        list.lines().map(str::to_owned).collect()
+    }
+
+    /// Returns the folder of the server's store.
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Returns the oldest container with the sandbox's id.
@@ -157,6 +195,13 @@ impl Drop for Stage {
         // There is something to remove only after a failed test.
         for container in self.containers() {
             docker(&["rm", "--force", "--volumes", &container]);
+        }
+        for image in self
+            .snapshot_images()
+            .into_iter()
+            .chain(self.template_images())
+        {
+            docker(&["image", "rm", "--force", &image]);
         }
     }
 }

@@ -6,8 +6,11 @@
 )]
 
 mod fuse;
+mod pools;
 mod runtime;
+mod snapshots;
 mod store;
+mod templates;
 mod webhooks;
 
 use std::{
@@ -419,7 +422,8 @@ fn everything_that_is_due_stays_until_the_hold_is_back(lose: impl Fn(&World, boo
             start_fails: Some("no start".to_owned()),
             ..Faults::default()
         });
-        let failing = server.service.accept(TestServer::good_create()).unwrap();
+        let failing = server.service.accept(TestServer::good_create());
+        let failing = failing.await.unwrap();
         let existing = async || world.sim.sandboxes();
         wait_until("all containers", existing, |seen| seen.len() == 5).await;
 

@@ -1,15 +1,19 @@
 //! A runtime whose caller is killed at a step.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::SeqCst},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use osb_protocol::{FeatureSet, SandboxId, WireTime};
 use osb_runtime::{
-    Address, Amendment, CreateSpec, Foreign, KeptBy, Metering, NoRoute, Observed, Pausing,
-    Progress, Reach, Runtime, RuntimeError, RuntimeEvent, Stage, Viewpoint, sim::SimRuntime,
+    Address, Amendment, Claim, CreateSpec, Foreign, KeptBy, Metering, NoRoute, Observed, Pausing,
+    Pools, Progress, Reach, Runtime, RuntimeError, RuntimeEvent, Snapshots, Stage, StoredSnapshot,
+    Viewpoint, WaitingSandbox, WarmSidecars, sim::SimRuntime,
 };
 use osb_service::Supervisor;
 use tokio::sync::mpsc;
@@ -50,8 +54,29 @@ impl Runtime for KilledRuntime {
         Some(self)
     }
 
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
+        Some(self)
+    }
+
+    fn pools(&self) -> Option<&dyn Pools> {
+        Some(self)
+    }
+
+    // Not imported: its methods have the names of those of snapshots.
+    fn templates(&self) -> Option<&dyn osb_runtime::Templates> {
+        Some(self)
+    }
+
     fn metering(&self) -> Option<&dyn Metering> {
         self.inner.metering()
+    }
+
+    fn warm_sidecars(&self) -> Option<WarmSidecars> {
+        self.inner.warm_sidecars()
+    }
+
+    fn prepare(&self, spec: &mut CreateSpec) {
+        self.inner.prepare(spec);
     }
 
     fn reach(&self, address: &Address, port: u16, from: Viewpoint) -> Result<Reach, NoRoute> {
@@ -104,5 +129,50 @@ impl Pausing for KilledRuntime {
 
     async fn resume(&self, id: &SandboxId) -> Result<WireTime, RuntimeError> {
         self.fuse.step(self.inner.resume(id)).await
+    }
+}
+
+/// Changes are steps.
+#[async_trait]
+impl Snapshots for KilledRuntime {
+    async fn check(&self, sandbox: &SandboxId) -> Result<(), RuntimeError> {
+        self.inner.check(sandbox).await
+    }
+
+    async fn take(
+        &self,
+        sandbox: &SandboxId,
+        snapshot: &str,
+    ) -> Result<StoredSnapshot, RuntimeError> {
+        self.fuse.step(self.inner.take(sandbox, snapshot)).await
+    }
+
+    async fn thawed(&self, sandbox: &SandboxId) {
+        self.inner.thawed(sandbox).await;
+    }
+
+    async fn find(&self, snapshot: &str) -> Result<Option<StoredSnapshot>, RuntimeError> {
+        self.inner.find(snapshot).await
+    }
+
+    async fn remove(&self, snapshot: &str) -> Result<(), RuntimeError> {
+        self.destroying.fetch_add(1, SeqCst);
+        let removal = Snapshots::remove(&*self.inner, snapshot);
+        self.fuse.step(removal).await
+    }
+
+    async fn list(&self) -> Result<Vec<(String, Duration)>, RuntimeError> {
+        Snapshots::list(&*self.inner).await
+    }
+}
+
+#[async_trait]
+impl Pools for KilledRuntime {
+    async fn claim(&self, sandbox: WaitingSandbox<'_>, claim: &Claim) -> Result<(), RuntimeError> {
+        self.fuse.step(self.inner.claim(sandbox, claim)).await
+    }
+
+    async fn is_waiting(&self, sandbox: WaitingSandbox<'_>) -> Result<bool, RuntimeError> {
+        self.inner.is_waiting(sandbox).await
     }
 }

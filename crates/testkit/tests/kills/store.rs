@@ -1,5 +1,7 @@
 //! A store whose caller is killed at a step.
 
+mod templates;
+
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{
@@ -9,14 +11,16 @@ use std::{
 };
 
 use async_trait::async_trait;
-use osb_protocol::{SandboxId, WireTime, audit::AuditEntry};
+use osb_protocol::{SandboxId, WireTime, audit::AuditEntry, lifecycle::SnapshotState};
 use osb_store::{
     AccountRows, Accounts, AnnouncedRow, Announcement, Announcements, ApiKeyRow, AttemptResult,
     AuditPlace, AuditQuery, AuditStore, Changes, ConsoleSessions, CreateKey, CreateRequests,
     Deliveries, DeliveryBacklog, DeliveryRow, DeliveryStatus, ForeignImport, ForeignImports,
-    HistoryEntry, ImportedFiles, MetricStretch, Problem, ReportedCommand, SandboxChanges,
-    SandboxCommands, SandboxHistory, SandboxMetrics, SessionRow, Store, StoreError,
-    UnansweredCreate, UserChange, UserRow, WebhookRow, Webhooks,
+    HistoryEntry, ImportedFiles, MemberState, MetricStretch, PoolChange, PoolMemberRow, PoolRow,
+    PoolStore, Problem, ReportedCommand, SandboxChanges, SandboxCommands, SandboxHistory,
+    SandboxMetrics, SessionRow, SnapshotChange, SnapshotQuery, SnapshotRow, SnapshotStore,
+    SnapshotTotal, Store, StoreError, StoredFor, UnansweredCreate, UserChange, UserRow, WebhookRow,
+    Webhooks,
 };
 use tokio::sync::{RwLock, watch};
 
@@ -201,6 +205,15 @@ impl CreateRequests for KilledStore {
         self.fuse.step(self.inner.free_key(key, id)).await
     }
 
+    async fn create_key(
+        &self,
+        key: &[u8; 32],
+        expired: WireTime,
+    ) -> Result<Option<CreateKey>, StoreError> {
+        let read = self.inner.create_key(key, expired);
+        self.fuse.unless_burnt(read).await
+    }
+
     async fn prune_keys(&self, before: WireTime) -> Result<u64, StoreError> {
         self.fuse.step(self.inner.prune_keys(before)).await
     }
@@ -314,6 +327,121 @@ impl AuditStore for KilledStore {
 
     async fn prune_audit(&self, before: WireTime, keep: u64, most: u32) -> Result<u64, StoreError> {
         self.inner.prune_audit(before, keep, most).await
+    }
+}
+
+/// Writes are steps.
+#[async_trait]
+impl SnapshotStore for KilledStore {
+    async fn add_snapshots(&self, snapshots: &[SnapshotRow]) -> Result<u64, StoreError> {
+        self.fuse.step(self.inner.add_snapshots(snapshots)).await
+    }
+
+    async fn snapshot(&self, id: &str) -> Result<Option<SnapshotRow>, StoreError> {
+        self.inner.snapshot(id).await
+    }
+
+    async fn snapshots(
+        &self,
+        query: &SnapshotQuery,
+    ) -> Result<(Vec<SnapshotRow>, u64), StoreError> {
+        self.inner.snapshots(query).await
+    }
+
+    async fn change_snapshot(
+        &self,
+        id: &str,
+        from: SnapshotState,
+        change: &SnapshotChange,
+    ) -> Result<bool, StoreError> {
+        let write = self.inner.change_snapshot(id, from, change);
+        self.fuse.step(write).await
+    }
+
+    async fn remove_snapshot(&self, id: &str, from: SnapshotState) -> Result<bool, StoreError> {
+        self.fuse.step(self.inner.remove_snapshot(id, from)).await
+    }
+
+    async fn open_snapshots(&self, after: &str, most: u32) -> Result<Vec<SnapshotRow>, StoreError> {
+        self.inner.open_snapshots(after, most).await
+    }
+
+    async fn snapshot_states(
+        &self,
+        ids: &[String],
+    ) -> Result<HashMap<String, SnapshotState>, StoreError> {
+        self.inner.snapshot_states(ids).await
+    }
+
+    async fn snapshot_bytes(&self, of: StoredFor<'_>) -> Result<u64, StoreError> {
+        self.inner.snapshot_bytes(of).await
+    }
+
+    async fn snapshot_totals(
+        &self,
+        tenant: Option<&str>,
+    ) -> Result<Vec<SnapshotTotal>, StoreError> {
+        self.inner.snapshot_totals(tenant).await
+    }
+}
+
+/// Writes are steps.
+#[async_trait]
+impl PoolStore for KilledStore {
+    async fn add_pool(&self, pool: &PoolRow) -> Result<bool, StoreError> {
+        self.fuse.step(self.inner.add_pool(pool)).await
+    }
+
+    async fn all_pools(&self) -> Result<Vec<PoolRow>, StoreError> {
+        self.inner.all_pools().await
+    }
+
+    async fn change_pool(
+        &self,
+        tenant: Option<&str>,
+        name: &str,
+        change: &PoolChange,
+    ) -> Result<bool, StoreError> {
+        let write = self.inner.change_pool(tenant, name, change);
+        self.fuse.step(write).await
+    }
+
+    async fn remove_pool(
+        &self,
+        tenant: Option<&str>,
+        name: &str,
+        at: WireTime,
+    ) -> Result<bool, StoreError> {
+        let write = self.inner.remove_pool(tenant, name, at);
+        self.fuse.step(write).await
+    }
+
+    async fn add_member(&self, member: &PoolMemberRow) -> Result<bool, StoreError> {
+        self.fuse.step(self.inner.add_member(member)).await
+    }
+
+    async fn drain_used_members(&self, at: WireTime) -> Result<u64, StoreError> {
+        self.fuse.step(self.inner.drain_used_members(at)).await
+    }
+
+    async fn all_members(&self) -> Result<Vec<PoolMemberRow>, StoreError> {
+        self.inner.all_members().await
+    }
+
+    async fn change_member(
+        &self,
+        id: &SandboxId,
+        from: MemberState,
+        to: MemberState,
+        claim: Option<&str>,
+        at: WireTime,
+    ) -> Result<bool, StoreError> {
+        let write = self.inner.change_member(id, from, to, claim, at);
+        self.fuse.step(write).await
+    }
+
+    async fn remove_member(&self, id: &SandboxId, from: MemberState) -> Result<bool, StoreError> {
+        self.fuse.step(self.inner.remove_member(id, from)).await
     }
 }
 

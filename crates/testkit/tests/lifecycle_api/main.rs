@@ -12,3 +12,4 @@ mod lists;
 mod refusals;
 mod requests;
 mod resync;
+mod volumes;

@@ -3,30 +3,15 @@
 /// Differences with their reasons. `-` is missing here, `+` is missing in the contract, `~` differs;
 /// `*` stands for any text.
 const INTENDED: &[(&str, &str)] = &[
-    // Not built yet.
-    ("- * /v1/pools*", "pools come later; the routes answer 501"),
-    (
-        "- * /v1/templates*",
-        "templates come later; the routes answer 501",
-    ),
-    (
-        "- * /v1/snapshots*",
-        "snapshots come later; the routes answer 501",
-    ),
-    (
-        "- * /v1/sandboxes/{}/snapshots*",
-        "snapshots come later; the routes answer 501",
-    ),
-    (
-        "- * /v1/sandboxes/{}/networkpolicy*",
-        "network policies come later; the routes answer 501",
-    ),
-    ("- * /v1/sandboxes*.allocation*", "belongs to pools"),
-    (
-        "- POST /v1/sandboxes body.volumes[].ossfs.*",
-        "object storage comes later and is refused",
-    ),
     // On purpose.
+    (
+        "~ * /v1/templates* *image: string, required -> string",
+        "with build, the request has none",
+    ),
+    (
+        "~ * /v1/templates* *status.phase: string of *",
+        "the console also shows those that are Deleting",
+    ),
     (
         "- * header x-request-id*",
         "every route takes and returns it; the introduction says so once",
@@ -60,7 +45,33 @@ const INTENDED: &[(&str, &str)] = &[
         "+ GET /version 200.*",
         "the contract does not describe the answer",
     ),
+    (
+        "+ * /v1/sandboxes/{}/networkpolicy 200.*",
+        "the contract describes this answer as the sidecar's",
+    ),
+    (
+        "~ * /v1/*snapshots* *status.state: string, required -> string of *",
+        "the contract's text has these states",
+    ),
+    (
+        "~ * /v1/sandboxes* *allocation.*: string -> string, required",
+        "an allocation is shown with both",
+    ),
     // Beyond the contract.
+    (
+        "+ PUT /v1/pools/{} body.template*",
+        "another template replaces the sandboxes that wait",
+    ),
+    (
+        "+ * /v1/*snapshots* *sizeBytes: integer",
+        "disk that only this snapshot takes",
+    ),
+    (
+        "+ * /v1/*snapshots* *sourceSnapshotId: string",
+        "the snapshot that the source was made from",
+    ),
+    ("+ * /v1/templates* *build*", "an image that is built"),
+    ("+ GET /v1/templates/{}/log*", "what a build wrote"),
     ("+ GET /ready*", "readiness with its reason"),
     ("+ * /v1/users*", "administration of users"),
     ("+ * /v1/api-keys*", "administration of API keys"),
@@ -77,8 +88,16 @@ const INTENDED: &[(&str, &str)] = &[
         "recorded resource use, and its stream",
     ),
     (
+        "+ GET /v1/sandboxes/{}/networkpolicy/*",
+        "what the sidecar decided, and a policy for it",
+    ),
+    (
         "+ GET /v1/sandboxes/{}/commands*",
         "commands that the sandbox reports",
+    ),
+    (
+        "+ * /v1/pools* query tenant*",
+        "operators without a tenant reach the pools of one",
     ),
     (
         "+ POST /v1/sandboxes header idempotency-key*",

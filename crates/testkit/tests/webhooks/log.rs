@@ -10,7 +10,11 @@ use osb_testkit::{WebhookReceiver, wait_until};
 use reqwest::Method;
 use serde_json::json;
 use tracing::subscriber::DefaultGuard;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::{
+    filter::filter_fn,
+    fmt::{self, MakeWriter},
+    layer::SubscriberExt as _,
+};
 
 use crate::{
     support::{OPEN, Stage},
@@ -23,12 +27,13 @@ pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Lines {
     /// Collects what the tasks of this thread log.
+    ///
+    /// It has no spans: the store's threads close those of their callers, and do so in the log of the
+    /// whole process, which another test starts and which does not know them.
     pub(crate) fn collect(&self) -> DefaultGuard {
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::INFO)
-            .with_ansi(false)
-            .with_writer(self.clone())
-            .finish();
+        let lines = fmt::layer().with_ansi(false).with_writer(self.clone());
+        let events = filter_fn(|of| of.is_event() && *of.level() <= tracing::Level::INFO);
+        let subscriber = tracing_subscriber::registry().with(lines).with(events);
         tracing::subscriber::set_default(subscriber)
     }
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{Answer, Daemon, daemon};
 
 mod download;
+mod find;
 mod paths;
 mod upload;
 

@@ -55,6 +55,21 @@ async fn the_state_of_the_shell_outlives_runs_that_fail() {
 }
 
 #[tokio::test]
+async fn lines_of_both_outputs_come_in_the_order_in_which_they_were_written() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let id = isolated.session(json!({})).await;
+    let order = [EventKind::Stderr, EventKind::Stdout];
+    for _ in 0..20 {
+        let events = isolated.run(&id, "echo a >&2; echo b").await;
+        let kinds = events.iter().map(|event| event.kind);
+        let kinds: Vec<_> = kinds.filter(|kind| order.contains(kind)).collect();
+        assert_eq!(kinds, order);
+    }
+}
+
+#[tokio::test]
 async fn a_session_survives_the_loss_of_its_directory() {
     let Some(isolated) = Isolated::new().await else {
         return;

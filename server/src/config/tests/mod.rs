@@ -107,6 +107,26 @@ fn the_configuration_for_deployments_loads_without_a_note() {
 }
 
 #[test]
+fn the_configurations_of_the_packages_load_without_a_note() {
+    let dsn = "postgresql:///opensandbox?user=opensandbox&host=/run/postgresql";
+    let compose = include_str!("../../../../deploy/compose.yaml");
+    let variable = format!(" {ENV_POSTGRESQL_DSN}: {dsn}\n");
+    assert!(compose.contains(&variable), "{variable}");
+    let env = |name: &str| (name == ENV_POSTGRESQL_DSN).then(|| dsn.to_owned());
+    let load = |text: &str| parse(PathBuf::from("a.toml"), text, &env).unwrap();
+    for text in [
+        include_str!("../../../../deploy/debian/config.toml"),
+        include_str!("../../../../deploy/server/config.toml"),
+    ] {
+        let loaded = load(text);
+        assert_eq!(loaded.unknown, []);
+        assert_eq!(loaded.config.notes(), [""; 0]);
+        assert_eq!(loaded.config.server.host, "127.0.0.1");
+        assert_eq!(loaded.config.docker.publish_host, "127.0.0.1");
+    }
+}
+
+#[test]
 fn a_key_that_everybody_can_read_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.toml");
@@ -144,6 +164,35 @@ fn the_log_file_has_the_contracts_default_and_is_off_by_default() {
     let on = accesses("file_enabled = true\nfile_max_bytes = 9").unwrap();
     assert_eq!(on.path, Path::new("/home/a/logs/opensandbox/access.log"));
     assert_eq!(on.max_bytes, 9);
+}
+
+#[test]
+fn the_default_policy_of_sandboxes_allows_what_the_file_names() {
+    let section = |lines: &str| {
+        let text = format!(
+            "[egress]\nimage = 'a'\nmode = 'dns+nft'\n{lines}\n[docker]\nnetwork_mode = 'bridge'\n\
+             [runtime]\ntype = 'docker'"
+        );
+        read(&text).unwrap().config.egress
+    };
+    assert_eq!(section("").default_policy(&[]).unwrap(), None);
+    let public =
+        section("default_policy = 'public'\ndefault_allow = ['10.1.2.3', ' 10.2.0.0/16 ']");
+    let own: [std::net::IpAddr; 1] = ["203.0.113.7".parse().unwrap()];
+    let policy = public.default_policy(&own).unwrap().unwrap();
+    for rule in [
+        r#"{"action":"allow","target":"10.1.2.3/32"}"#,
+        r#"{"action":"allow","target":"10.2.0.0/16"}"#,
+        r#"{"action":"deny","target":"172.16.0.0/12"}"#,
+        r#"{"action":"deny","target":"203.0.113.7/32"}"#,
+    ] {
+        assert!(policy.contains(rule), "{rule}: {policy}");
+    }
+    assert!(!policy.contains(r#""10.0.0.0/8""#), "{policy}");
+    assert!(
+        policy.starts_with(r#"{"defaultAction":"allow","#),
+        "{policy}"
+    );
 }
 
 #[test]

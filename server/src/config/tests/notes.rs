@@ -49,3 +49,27 @@ fn a_proxy_in_front_that_is_not_named_is_noticed() {
     assert_eq!(notes("trusted_proxies = ['127.0.0.1', 'fd00::/8']"), 0);
     assert_eq!(notes("tls = { certificate = 'c', key = 'k' }"), 0);
 }
+
+#[test]
+fn what_a_secure_runtime_makes_useless_is_noticed() {
+    let notes = |more: &str| {
+        let text = format!(
+            "[server]\neip = 'https://e.example'\ntrusted_proxies = ['127.0.0.1']\n\
+             [runtime]\ntype = 'docker'\n{more}"
+        );
+        read(&text).unwrap().config.notes()
+    };
+    let secure = "[secure_runtime]\ntype = 'kata'\ndocker_runtime = 'kata'\n";
+    let egress = "[egress]\nimage = 'e'\n";
+    let bridge = "[docker]\nnetwork_mode = 'bridge'\n";
+    assert_eq!(notes(egress), [""; 0]);
+    assert_eq!(notes(&format!("{secure}{bridge}")), [""; 0]);
+    let [sidecar] = notes(&format!("{secure}{egress}{bridge}"))[..] else {
+        panic!("one note");
+    };
+    assert!(sidecar.contains("egress.image"), "{sidecar}");
+    let [network] = notes(secure)[..] else {
+        panic!("one note");
+    };
+    assert!(network.contains("docker.network_mode"), "{network}");
+}

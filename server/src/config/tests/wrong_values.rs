@@ -62,6 +62,14 @@ fn wrong_values_name_their_key() {
             "a.toml: docker.pids_limit: ",
         ),
         (
+            "[storage]\nallowed_host_paths=['srv']\n[runtime]\ntype='docker'",
+            "a.toml: storage.allowed_host_paths: ",
+        ),
+        (
+            "[storage]\nossfs_mount_root='mnt'\n[runtime]\ntype='docker'",
+            "a.toml: storage.ossfs_mount_root: ",
+        ),
+        (
             "[kubernetes]\n[runtime]\ntype='docker'",
             "a.toml: kubernetes: ",
         ),
@@ -80,6 +88,22 @@ fn wrong_values_name_their_key() {
         (
             "[tenants]\ntimeout_seconds=0\n[runtime]\ntype='docker'",
             "a.toml: tenants.timeout_seconds: ",
+        ),
+        (
+            "[pools]\nacquisition_timeout_seconds=0\n[runtime]\ntype='docker'",
+            "a.toml: pools.acquisition_timeout_seconds: must be 1 to 3600",
+        ),
+        (
+            "[templates]\nallow_tenant_builds=true\n[runtime]\ntype='docker'",
+            "a.toml: templates.allow_tenant_builds: needs templates.allow_builds",
+        ),
+        (
+            "[templates]\nbuild_timeout_seconds=0\n[runtime]\ntype='docker'",
+            "a.toml: templates.build_timeout_seconds: must be 1 to 7200",
+        ),
+        (
+            "[templates]\nmax_context_bytes=100000000\n[runtime]\ntype='docker'",
+            "a.toml: templates.max_context_bytes: must be 1 to 67108864",
         ),
         (
             "[audit]\nretention_days=0\n[runtime]\ntype='docker'",
@@ -160,6 +184,62 @@ fn wrong_values_name_their_key() {
         (
             "[otel]\nexport_interval_millis=999\n[runtime]\ntype='docker'",
             "a.toml: otel.export_interval_millis: ",
+        ),
+        (
+            "[egress]\nimage=' '\n[runtime]\ntype='docker'",
+            "a.toml: egress.image: must not be empty",
+        ),
+        (
+            "[egress]\nmode='nft'\n[runtime]\ntype='docker'",
+            "a.toml: egress.mode: ",
+        ),
+        (
+            "[egress]\notlp_endpoint='collector:4318'\n[runtime]\ntype='docker'",
+            "a.toml: egress.otlp_endpoint: ",
+        ),
+        (
+            "[egress]\nreadiness_timeout_seconds=0\n[runtime]\ntype='docker'",
+            "a.toml: egress.readiness_timeout_seconds: ",
+        ),
+        (
+            "[egress]\nwarm_sidecars=33\n[runtime]\ntype='docker'",
+            "a.toml: egress.warm_sidecars: must be at most 32",
+        ),
+        (
+            "[egress.upstream_proxy]\nurl='http://p'\nauthorization='hunter2'\n[runtime]\ntype='docker'",
+            "a.toml: egress.upstream_proxy: needs interception",
+        ),
+        (
+            "[egress]\ndefault_policy='private'\n[runtime]\ntype='docker'",
+            "a.toml: egress.default_policy: ",
+        ),
+        (
+            "[egress]\ndefault_policy='public'\nmode='dns+nft'\n[runtime]\ntype='docker'",
+            "a.toml: egress.default_policy: needs egress.image",
+        ),
+        (
+            "[egress]\ndefault_policy='public'\nimage='a'\n[runtime]\ntype='docker'",
+            "a.toml: egress.default_policy: needs egress.mode",
+        ),
+        (
+            "[egress]\ndefault_policy='public'\nimage='a'\nmode='dns+nft'\n[runtime]\ntype='docker'",
+            "a.toml: egress.default_policy: needs a docker.network_mode other than",
+        ),
+        (
+            "[egress]\ndefault_policy='public'\nimage='a'\nmode='dns+nft'\n[docker]\nnetwork_mode='bridge'\n[secure_runtime]\ntype='gvisor'\ndocker_runtime='runsc'\n[runtime]\ntype='docker'",
+            "a.toml: egress.default_policy: cannot be enforced under gVisor",
+        ),
+        (
+            "[egress]\ndefault_policy='public'\nimage='a'\nmode='dns+nft'\n[docker]\nnetwork_mode='bridge'\n[secure_runtime]\ntype='kata'\ndocker_runtime='kata'\n[runtime]\ntype='docker'",
+            "a.toml: egress.default_policy: cannot be enforced under Kata Containers",
+        ),
+        (
+            "[egress]\ndefault_allow=['10.0.0.0/8']\n[runtime]\ntype='docker'",
+            "a.toml: egress.default_allow: needs default_policy",
+        ),
+        (
+            "[egress]\ndefault_policy='public'\nimage='a'\nmode='dns+nft'\ndefault_allow=['intranet.example']\n[docker]\nnetwork_mode='bridge'\n[runtime]\ntype='docker'",
+            "a.toml: egress.default_allow: must be a list of addresses and networks",
         ),
         (
             "[console]\npreview_address='8091'\n[runtime]\ntype='docker'",

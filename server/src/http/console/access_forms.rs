@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use axum::{
     Form, Router,
-    extract::{FromRequest, FromRequestParts, Path, Request, State},
-    http::{StatusCode, request::Parts},
+    extract::{FromRequest, Path, Request, State},
     response::{IntoResponse, Redirect, Response},
     routing::{MethodRouter, post},
 };
@@ -18,11 +17,7 @@ use osb_app::{
 };
 use tower_sessions::Session;
 
-use super::{
-    super::audited::Noted,
-    ConsoleState, pages,
-    session::{self, Admitted},
-};
+use super::{ConsoleState, for_request::Backend, pages, session};
 
 /// Addresses of the forms.
 pub(super) fn routes() -> [(&'static str, MethodRouter<ConsoleState>); 7] {
@@ -44,25 +39,11 @@ pub(super) fn router() -> Router<ConsoleState> {
 }
 
 /// The accounts for the principal who sends the form.
-struct Backend(Arc<dyn AccessBackend>);
-
-impl FromRequestParts<ConsoleState> for Backend {
-    type Rejection = StatusCode;
-
-    async fn from_request_parts(
-        parts: &mut Parts,
-        state: &ConsoleState,
-    ) -> Result<Self, StatusCode> {
-        let admitted = parts.extensions.get::<Admitted>();
-        let admitted = admitted.ok_or(StatusCode::UNAUTHORIZED)?;
-        let noted = Noted::of(&parts.extensions);
-        Ok(Self(state.domains.access(admitted, noted)))
-    }
-}
+type Accounts = Backend<Arc<dyn AccessBackend>>;
 
 async fn add_key(
     State(state): State<ConsoleState>,
-    Backend(backend): Backend,
+    Backend(backend): Accounts,
     session: Session,
     request: Request,
 ) -> Response {
@@ -79,7 +60,7 @@ async fn add_key(
 }
 
 async fn revoke_key(
-    Backend(backend): Backend,
+    Backend(backend): Accounts,
     session: Session,
     Path(id): Path<String>,
 ) -> Redirect {
@@ -88,7 +69,7 @@ async fn revoke_key(
 }
 
 async fn add_user(
-    Backend(backend): Backend,
+    Backend(backend): Accounts,
     session: Session,
     Form(form): Form<UserForm>,
 ) -> Redirect {
@@ -97,7 +78,7 @@ async fn add_user(
 }
 
 async fn change_user(
-    Backend(backend): Backend,
+    Backend(backend): Accounts,
     session: Session,
     Path(id): Path<String>,
     Form(form): Form<UserChangeForm>,
@@ -107,7 +88,7 @@ async fn change_user(
 }
 
 async fn set_password(
-    Backend(backend): Backend,
+    Backend(backend): Accounts,
     session: Session,
     Path(id): Path<String>,
     Form(form): Form<PasswordForm>,
@@ -118,7 +99,7 @@ async fn set_password(
 }
 
 async fn delete_user(
-    Backend(backend): Backend,
+    Backend(backend): Accounts,
     session: Session,
     Path(id): Path<String>,
 ) -> Redirect {
@@ -127,7 +108,7 @@ async fn delete_user(
 }
 
 async fn end_session(
-    Backend(backend): Backend,
+    Backend(backend): Accounts,
     session: Session,
     Path(id): Path<String>,
 ) -> Redirect {

@@ -74,14 +74,9 @@ impl Access {
     /// learns from here why it was refused.
     fn done<T>(&self, result: Result<T, AccountError>) -> Result<T, ConsoleError> {
         let failure = result.as_ref().err();
-        self.settle(failure.map(|error| (status_of(error), error.code())));
+        self.noted
+            .settle(failure.map(|error| (status_of(error), error.code())));
         result.map_err(refused)
-    }
-
-    fn settle(&self, failure: Option<(StatusCode, &str)>) {
-        if let Some(act) = &self.noted.0 {
-            act.settle(failure.map(|(status, code)| (status.as_u16(), code)));
-        }
     }
 
     async fn read(&self) -> AccessView {
@@ -163,18 +158,19 @@ impl AccessBackend for Access {
         match session::revoke(&*self.store, &self.keys, id, self.owner()).await {
             Ok(Some(owner)) => {
                 self.noted.note("name", owner);
-                self.settle(None);
+                self.noted.settle(None);
                 Ok(())
             }
             Ok(None) => {
-                self.settle(Some((StatusCode::NOT_FOUND, code::NOT_FOUND)));
+                self.noted
+                    .settle(Some((StatusCode::NOT_FOUND, code::NOT_FOUND)));
                 Err(ConsoleError::Refused {
                     message: "This session is over already.".to_owned(),
                 })
             }
             Err(error) => {
                 let error = AccountError::Store(error);
-                self.settle(Some((status_of(&error), error.code())));
+                self.noted.settle(Some((status_of(&error), error.code())));
                 Err(refused(error))
             }
         }

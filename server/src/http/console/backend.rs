@@ -11,28 +11,33 @@ use osb_app::{
     error::ConsoleError,
     live::{LogLine, LogStream},
     view::{
-        self, BulkAct, BulkEnd, BulkResult, Diagnosis, DiagnosisEvent, Ended, HostImage,
-        HostImages, Original, Overview, PortAddress, SandboxDetail, SandboxRow, ServerInfo,
-        StageState, extends, is_alive,
+        BulkAct, BulkEnd, BulkResult, Diagnosis, DiagnosisEvent, HostImage, HostImages, Original,
+        Overview, PortAddress, SandboxDetail, SandboxRow, ServerInfo, StageState, TemplateBuilds,
+        extends, is_alive,
     },
 };
 use osb_protocol::{
     FieldError, SandboxId, WireTime,
     identity::Role,
-    lifecycle::{ImageRef, MetricsHistory, Sandbox, SandboxCommand, SandboxState, SandboxStatus},
+    lifecycle::{MetricsHistory, SandboxCommand, SandboxState},
 };
 use osb_runtime::{LocalImage, LogFollow};
 use osb_service::ErrorChain;
-use osb_store::{HistoryEntry, Outcome, Store};
+use osb_store::Store;
 use serde_json::Value;
 
 use super::{
     super::{audited::Noted, error::answer_to},
+    ConsoleState,
     accounts::Access,
+    daemons::Daemons,
+    ended,
     events::Events,
+    for_request::ForRequest,
     installation::SharedInstallation,
     memory::Memory,
-    overview,
+    originals, overview,
+    refusal::refused,
     session::Admitted,
     settings::Settings,
     stages,
@@ -40,7 +45,7 @@ use super::{
 use crate::{
     audit::Act,
     identity::{Authenticator, Principal, Scope},
-    sandbox::{EndpointQuery, Error, Record, Service, explain, metrics::Step},
+    sandbox::{Builds, EndpointQuery, Error, Record, Service, explain, metrics::Step},
     webhooks::Webhooks,
 };
 
@@ -93,11 +98,17 @@ impl Domains {
         Arc::new(Access::new(store, keys, admitted.clone(), noted))
     }
 
-    /// The domain of a principal, for the act of a request.
-    pub(super) fn of(&self, principal: &Principal, noted: Noted) -> Arc<dyn ConsoleBackend> {
+    /// The domain of a principal, for the act of a request. Without `daemons` it asks no sidecar.
+    pub(super) fn of(
+        &self,
+        principal: &Principal,
+        noted: Noted,
+        daemons: Option<Daemons>,
+    ) -> Arc<dyn ConsoleBackend> {
         let service = self.service.for_principal(principal);
         Arc::new(Domain {
             service: service.noting(noted.0.clone()),
+            daemons,
             noted,
             sees_host: principal.scope == Scope::All && principal.role >= Role::Operator,
             memory: Memory::of_request(),
@@ -108,6 +119,7 @@ impl Domains {
     pub(super) fn within(&self, scope: &Scope) -> Arc<dyn ConsoleBackend> {
         Arc::new(Domain {
             service: self.service.within(scope),
+            daemons: None,
             noted: Noted::default(),
             sees_host: false,
             memory: Memory::default(),
@@ -119,24 +131,53 @@ impl Domains {
         self.service.within(scope)
     }
 
+    /// Whether a principal may have images of templates built.
+    fn builds(&self, principal: Option<&Principal>) -> TemplateBuilds {
+        let scope = principal.map(|it| it.scope.clone()).unwrap_or_default();
+        match self.service.template_limits().builds(&scope) {
+            Builds::Allowed => TemplateBuilds::Allowed,
+            Builds::Off => TemplateBuilds::Off,
+            Builds::OffForTenants => TemplateBuilds::OffForTenants,
+        }
+    }
+
     /// What the frame says about the server.
     pub(super) fn info(&self, principal: Option<&Principal>) -> ServerInfo {
         ServerInfo {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             runtime: self.service.runtime_kind().to_owned(),
+            secure_runtime: self.service.secure_runtime().map(|it| it.to_string()),
             features: self.service.features(),
             key_required: self.keys.is_required(),
             has_users: self.keys.accounts().has_users(),
             max_timeout_seconds: self.service.max_timeout_seconds(),
             has_previews: false,
+            has_default_policy: self.service.default_policy().is_some(),
+            enforces_addresses: self.service.enforces_addresses(),
+            builds: self.builds(principal),
             identity: principal.map(Principal::identity),
         }
+    }
+}
+
+impl ForRequest for Arc<dyn ConsoleBackend> {
+    fn for_request(state: &ConsoleState, admitted: &Admitted, noted: Noted) -> Self {
+        let daemons = Daemons::for_request(state, admitted, noted.clone());
+        state.domains.of(admitted.principal(), noted, Some(daemons))
+    }
+}
+
+impl ForRequest for Arc<dyn AccessBackend> {
+    fn for_request(state: &ConsoleState, admitted: &Admitted, noted: Noted) -> Self {
+        state.domains.access(admitted, noted)
     }
 }
 
 /// [`ConsoleBackend`] over the service that the REST API calls too.
 struct Domain {
     service: Service,
+    /// Reaches sidecars.
+    daemons: Option<Daemons>,
     /// The act of the request.
     noted: Noted,
     /// Whether the caller may know what else is on the host.
@@ -149,27 +190,24 @@ impl Domain {
     /// The result of an act for a page. Forms are answered with a redirect in any case, so the act
     /// learns from here why it was refused.
     fn done<T>(&self, result: Result<T, Error>) -> Result<T, ConsoleError> {
-        if let Some(act) = &self.noted.0 {
-            let codes = &self.service.vocabulary().codes;
-            let failure = result.as_ref().err().map(|error| {
-                let (status, code) = answer_to(error, codes);
-                (status.as_u16(), code)
-            });
-            act.settle(failure);
-        }
+        let codes = &self.service.vocabulary().codes;
+        let failure = result.as_ref().err();
+        self.noted
+            .settle(failure.map(|error| answer_to(error, codes)));
         result.map_err(refused)
     }
 
     /// A sandbox that is gone.
     async fn remembered(&self, id: &SandboxId) -> Result<SandboxDetail, ConsoleError> {
         let entry = self.service.history(id).await.map_err(refused)?;
-        entry.map(of_history).ok_or(ConsoleError::NotFound)
+        entry.map(ended::detail).ok_or(ConsoleError::NotFound)
     }
 
     /// The domain for an act on one of several sandboxes.
     fn with_act(&self, act: Option<Act>) -> Self {
         Self {
             service: self.service.clone().noting(act.clone()),
+            daemons: None,
             noted: Noted(act),
             sees_host: self.sees_host,
             memory: Memory::default(),
@@ -275,19 +313,21 @@ impl ConsoleBackend for Domain {
     }
 
     async fn create(&self, body: Value) -> Result<SandboxId, ConsoleError> {
-        self.done(self.service.accept(body))
+        self.done(self.service.accept(body).await)
+    }
+
+    fn refuse_create(&self, problems: Vec<FieldError>) -> Result<SandboxId, ConsoleError> {
+        self.done(Err(Error::Invalid(problems)))
     }
 
     async fn original(&self, id: &SandboxId) -> Result<Original, ConsoleError> {
-        let original = self.service.original(id).await.map_err(refused)?;
-        Ok(Original {
-            image: original.image,
-            entrypoint: original.entrypoint,
-            resources: original.resources,
-            metadata: original.metadata,
-            timeout: original.timeout,
-            variables: original.variables,
-        })
+        let read = async {
+            let original = originals::read(&self.service, self.daemons.as_ref(), id).await;
+            original.map_err(refused)
+        };
+        self.memory
+            .once(format!("original/{id}"), Box::pin(read))
+            .await
     }
 
     async fn create_copy(
@@ -319,6 +359,15 @@ impl ConsoleBackend for Domain {
 
     async fn resume(&self, id: &SandboxId) -> Result<(), ConsoleError> {
         self.done(self.service.resume(id).await)
+    }
+
+    async fn change_labels(
+        &self,
+        id: &SandboxId,
+        patch: BTreeMap<String, Option<String>>,
+    ) -> Result<(), ConsoleError> {
+        let changed = self.service.patch_metadata(id, patch).await;
+        self.done(changed.map(drop))
     }
 
     async fn log(&self, id: &SandboxId) -> Result<Vec<LogLine>, ConsoleError> {
@@ -376,9 +425,11 @@ impl ConsoleBackend for Domain {
                 name: event.name.to_owned(),
                 text: event.text,
             });
+            let raw = self.service.diagnostic_raw(id).await.map_err(refused)?;
             Ok(Diagnosis {
                 events: events.collect(),
                 inspection,
+                raw,
             })
         };
         self.memory.once(format!("diagnosis/{id}"), read).await
@@ -436,7 +487,7 @@ impl ConsoleBackend for Domain {
         let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let entries = self.service.recent_history(number(skip), number(limit));
         let entries = entries.await.map_err(refused)?;
-        Ok(entries.into_iter().map(ended_row).collect())
+        Ok(entries.into_iter().map(ended::row).collect())
     }
 
     async fn ended_count(&self, most: usize) -> Result<usize, ConsoleError> {
@@ -458,12 +509,21 @@ impl ConsoleBackend for Domain {
             let (direct, proxied) = (endpoint(false)?, endpoint(true)?);
             // Their values are secrets.
             let names = |headers: BTreeMap<String, String>| headers.into_keys().collect();
+            // The API's answer has what execd wants, which the proxy does not talk to for other ports
+            // where it reaches them directly.
+            let is_secured = direct.endpoint.starts_with('/');
+            let target = self.service.proxy_target(id, self.service.find(id), port);
+            let is_open = !is_secured && target.is_ok_and(|it| it.execd_token().is_none());
+            let proxied_headers = match is_open {
+                true => Vec::new(),
+                false => names(proxied.headers),
+            };
             Ok(PortAddress {
                 port,
                 direct: direct.endpoint,
                 direct_headers: names(direct.headers),
                 proxied: format!("{}/", proxied.endpoint),
-                proxied_headers: names(proxied.headers),
+                proxied_headers,
             })
         };
         self.memory.once(format!("port/{id}/{port}"), read).await
@@ -484,6 +544,7 @@ pub(super) fn row(record: &Record) -> SandboxRow {
     SandboxRow {
         sandbox: record.sandbox.clone(),
         stage: stage(record),
+        tenant: record.facts.origin.tenant.as_deref().map(str::to_owned),
         ended: None,
     }
 }
@@ -503,82 +564,8 @@ fn detail(record: &Record, log_tail: Vec<String>) -> SandboxDetail {
         sandbox: record.sandbox.clone(),
         stages: stages::of_record(record),
         resources: record.facts.origin.resources.clone(),
+        template: record.facts.origin.source.template_id().map(str::to_owned),
         log_tail,
         ended: None,
-    }
-}
-
-/// The page of a sandbox that is gone.
-fn of_history(entry: HistoryEntry) -> SandboxDetail {
-    SandboxDetail {
-        stages: stages::of_history(&entry),
-        resources: entry.spec.resources.clone(),
-        log_tail: Vec::new(),
-        ended: Some(end(&entry)),
-        sandbox: ended_sandbox(entry),
-    }
-}
-
-/// The row of a sandbox that is gone.
-fn ended_row(entry: HistoryEntry) -> SandboxRow {
-    SandboxRow {
-        stage: None,
-        ended: Some(end(&entry)),
-        sandbox: ended_sandbox(entry),
-    }
-}
-
-fn end(entry: &HistoryEntry) -> Ended {
-    let outcome = match entry.outcome {
-        Outcome::Deleted => view::Outcome::Deleted,
-        Outcome::Expired => view::Outcome::Expired,
-        Outcome::CreateFailed => view::Outcome::Failed,
-        Outcome::Abandoned => view::Outcome::Abandoned,
-        Outcome::Vanished => view::Outcome::Vanished,
-    };
-    Ended {
-        outcome,
-        at: entry.ended_at,
-    }
-}
-
-fn ended_sandbox(entry: HistoryEntry) -> Sandbox {
-    let state = match entry.outcome {
-        Outcome::Deleted | Outcome::Expired => SandboxState::Terminated,
-        Outcome::CreateFailed | Outcome::Abandoned | Outcome::Vanished => SandboxState::Failed,
-    };
-    Sandbox {
-        id: entry.id,
-        // Of a sandbox that was gone when the server started, the image is not known.
-        image: Some(entry.image)
-            .filter(|image| !image.is_empty())
-            .map(|uri| ImageRef { uri }),
-        snapshot_id: None,
-        platform: None,
-        status: SandboxStatus {
-            state,
-            reason: Some(entry.reason),
-            message: Some(entry.message),
-            last_transition_at: Some(entry.ended_at),
-        },
-        metadata: entry.spec.metadata,
-        extensions: Default::default(),
-        entrypoint: entry.spec.entrypoint,
-        expires_at: entry.spec.expires_at,
-        created_at: entry.created_at,
-    }
-}
-
-/// The domain's error as a page shows it.
-fn refused(error: Error) -> ConsoleError {
-    let problems = error.fields();
-    match error {
-        Error::NotFound(_) => ConsoleError::NotFound,
-        Error::Shortens { until, .. } => ConsoleError::Shortens { until },
-        _ if !problems.is_empty() => ConsoleError::Invalid { problems },
-        other => ConsoleError::Refused {
-            // The causes hold the runtime's own words, which explain the refusal.
-            message: explain(ErrorChain(&other).to_string(), other.cause()),
-        },
     }
 }

@@ -12,15 +12,23 @@ use axum::{
     middleware::Next,
     response::Response,
 };
-use tower_http::compression::{CompressionLayer, Predicate, predicate::SizeAbove};
+use tower_http::{
+    CompressionLevel,
+    compression::{CompressionLayer, Predicate, predicate::SizeAbove},
+};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Shortest answer that becomes smaller, in bytes.
 const SHORTEST: u64 = 1024;
+/// Level of compression. With the default level of Brotli, a list of 100 rows takes a third longer than
+/// without compression; with this one, it is an eighth longer in bytes than with the default.
+const LEVEL: CompressionLevel = CompressionLevel::Precise(1);
 
 /// Compresses what a browser gets that accepts it.
 pub(super) fn layer() -> CompressionLayer<impl Predicate> {
-    CompressionLayer::new().compress_when(SizeAbove::new(SHORTEST).and(is_text))
+    CompressionLayer::new()
+        .quality(LEVEL)
+        .compress_when(SizeAbove::new(SHORTEST).and(is_text))
 }
 
 /// Pages and answers of server functions. What is sent piece by piece would wait in the compressor.

@@ -1,13 +1,18 @@
-//! The console's one way to the execd of a sandbox.
+//! The console's one way to the execd of a sandbox, and to the sidecar that enforces its network policy.
 //!
-//! It finds execd through the domain, brings its token and explains failures to pages. Neither the
-//! token nor execd's address reaches the browser.
+//! It finds them through the domain, brings their tokens and explains failures to pages. Neither tokens
+//! nor addresses reach the browser.
 
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use osb_client::ExecdClient;
-use osb_protocol::{SandboxId, error::code, headers::EXECD_ACCESS_TOKEN, lifecycle::Endpoint};
+use osb_client::{EgressClient, ExecdClient};
+use osb_protocol::{
+    SandboxId,
+    error::code,
+    headers::{EGRESS_AUTH, EXECD_ACCESS_TOKEN},
+    lifecycle::Endpoint,
+};
 use secrecy::ExposeSecret;
 use tokio::time::error::Elapsed;
 
@@ -45,6 +50,33 @@ impl Execds {
             headers: token.into_iter().chain(trace::context()).collect(),
         };
         let client = ExecdClient::with_http(self.http.clone(), "http", &endpoint)?;
+        Ok(client)
+    }
+
+    /// A client of the sidecar that enforces the network policy of a sandbox within a scope.
+    pub(super) fn sidecar(
+        &self,
+        sandbox: &SandboxId,
+        scope: &Scope,
+    ) -> Result<EgressClient, ExecdError> {
+        let target = self.service.within(scope).sidecar(sandbox)?;
+        let tokens = [
+            (
+                EGRESS_AUTH,
+                target.record.facts.origin.egress_token.as_ref(),
+            ),
+            // The way may lead through execd.
+            (EXECD_ACCESS_TOKEN, target.execd_token()),
+        ];
+        let tokens = tokens.into_iter().filter_map(|(name, token)| {
+            let token = token?.expose_secret().to_owned();
+            Some((name.to_owned(), token))
+        });
+        let endpoint = Endpoint {
+            endpoint: format!("{}{}", target.route.authority, target.route.path_prefix),
+            headers: tokens.chain(trace::context()).collect(),
+        };
+        let client = EgressClient::with_http(self.http.clone(), "http", &endpoint)?;
         Ok(client)
     }
 

@@ -4,8 +4,8 @@ use std::{collections::HashSet, sync::Arc};
 
 use axum::{
     Form, Router,
-    extract::{FromRequest, FromRequestParts, Path, RawForm, Request, State},
-    http::{StatusCode, request::Parts},
+    extract::{FromRequest, Path, RawForm, Request, State},
+    http::StatusCode,
     response::{IntoResponse, Redirect, Response},
     routing::{MethodRouter, get, post},
 };
@@ -14,30 +14,28 @@ use osb_app::{
     create::{self, CreateForm, Draft},
     deletion::Deletion,
     error::ConsoleError,
+    sandbox::{patch_of, rows_of_form},
     sandboxes::run_bulk,
     view::{BulkAct, BulkEnd, BulkResult, Notice, bulk_summary, in_seconds, title},
 };
-use osb_protocol::SandboxId;
+use osb_protocol::{SandboxId, error::code};
 use serde::Deserialize;
 use tower_sessions::Session;
 
-use super::{
-    super::audited::Noted,
-    ConsoleState, pages,
-    session::{self, Admitted},
-};
+use super::{super::audited::Noted, ConsoleState, for_request::Backend, pages, session};
 
 /// Most sandboxes of a bulk action whose reasons a notice has.
 const NAMED: usize = 10;
 
 /// Addresses of the forms.
-pub(super) fn routes() -> [(&'static str, MethodRouter<ConsoleState>); 11] {
+pub(super) fn routes() -> [(&'static str, MethodRouter<ConsoleState>); 12] {
     [
         ("/console/create", post(create_sandbox)),
         ("/console/test", post(start_trial)),
         ("/console/sandboxes/{id}/renew", post(renew)),
         ("/console/sandboxes/{id}/pause", post(pause)),
         ("/console/sandboxes/{id}/resume", post(resume)),
+        ("/console/sandboxes/{id}/labels", post(change_labels)),
         (
             "/console/sandboxes/{id}/delete",
             get(ask_to_delete).post(delete),
@@ -60,25 +58,11 @@ pub(super) fn router() -> Router<ConsoleState> {
 }
 
 /// The domain of the principal who sends the form.
-struct Backend(Arc<dyn ConsoleBackend>);
-
-impl FromRequestParts<ConsoleState> for Backend {
-    type Rejection = StatusCode;
-
-    async fn from_request_parts(
-        parts: &mut Parts,
-        state: &ConsoleState,
-    ) -> Result<Self, StatusCode> {
-        let admitted = parts.extensions.get::<Admitted>();
-        let admitted = admitted.ok_or(StatusCode::UNAUTHORIZED)?;
-        let noted = Noted::of(&parts.extensions);
-        Ok(Self(state.domains.of(admitted.principal(), noted)))
-    }
-}
+type Domain = Backend<Arc<dyn ConsoleBackend>>;
 
 async fn create_sandbox(
     State(state): State<ConsoleState>,
-    Backend(backend): Backend,
+    Backend(backend): Domain,
     session: Session,
     request: Request,
 ) -> Response {
@@ -96,7 +80,7 @@ async fn create_sandbox(
         Ok(id) => {
             session::leave_notice(
                 &session,
-                &Notice::good(format!("{} is being created", id.short())),
+                &Notice::good(format!("{} is being created", draft.form.title(&id))),
             )
             .await;
             return Redirect::to(&page_of(&id)).into_response();
@@ -104,11 +88,12 @@ async fn create_sandbox(
         Err(ConsoleError::Invalid { problems }) => draft.problems = problems,
         Err(error) => draft.refusal = Some(error.to_string()),
     }
+    draft.form.forget_password();
     pages::render_draft(&state, parts, draft).await
 }
 
 /// Creates a sandbox that tests this installation. Its page shows the stages; it expires by itself.
-async fn start_trial(Backend(backend): Backend, session: Session) -> Redirect {
+async fn start_trial(Backend(backend): Domain, session: Session) -> Redirect {
     let (notice, page) = match create::start_trial(&*backend).await {
         Ok(test) => {
             let news = format!(
@@ -132,7 +117,7 @@ struct Renewal {
 }
 
 async fn renew(
-    Backend(backend): Backend,
+    Backend(backend): Domain,
     session: Session,
     Path(id): Path<SandboxId>,
     Form(Renewal { seconds, shorten }): Form<Renewal>,
@@ -142,36 +127,70 @@ async fn renew(
         Err(error) => Err(error),
     };
     let notice = match renewed {
-        Ok(at) => Notice::good(format!("{} expires at {at}", id.short())),
+        Ok(at) => {
+            let name = name_of(&*backend, &id).await;
+            Notice::good(format!("{name} expires at {at}"))
+        }
         Err(error) => Notice::bad(error.to_string()),
     };
     session::leave_notice(&session, &notice).await;
     Redirect::to(&page_of(&id))
 }
 
-async fn pause(Backend(backend): Backend, session: Session, Path(id): Path<SandboxId>) -> Redirect {
+async fn pause(Backend(backend): Domain, session: Session, Path(id): Path<SandboxId>) -> Redirect {
     let paused = backend.pause(&id).await;
-    leave_result(&session, &id, paused, "is paused").await
+    leave_result(&*backend, &session, &id, paused, "is paused").await
 }
 
-async fn resume(
-    Backend(backend): Backend,
+async fn resume(Backend(backend): Domain, session: Session, Path(id): Path<SandboxId>) -> Redirect {
+    let resumed = backend.resume(&id).await;
+    leave_result(&*backend, &session, &id, resumed, "runs again").await
+}
+
+/// Changes labels. What is wrong with the rows is in the notice.
+async fn change_labels(
+    Backend(backend): Domain,
     session: Session,
     Path(id): Path<SandboxId>,
+    noted: Noted,
+    RawForm(form): RawForm,
 ) -> Redirect {
-    let resumed = backend.resume(&id).await;
-    leave_result(&session, &id, resumed, "runs again").await
+    let pairs: Vec<_> = url::form_urlencoded::parse(&form).collect();
+    let rows = rows_of_form(pairs.iter().map(|(field, text)| (&**field, &**text)));
+    let changed = match patch_of(&rows) {
+        Ok(patch) => backend.change_labels(&id, patch).await,
+        Err(problems) => {
+            noted.settle(Some((
+                StatusCode::BAD_REQUEST,
+                code::INVALID_METADATA_LABEL,
+            )));
+            let texts: Vec<_> = problems.into_iter().map(|(_, text)| text).collect();
+            Err(ConsoleError::Refused {
+                message: texts.join(" "),
+            })
+        }
+    };
+    leave_result(&*backend, &session, &id, changed, "has new labels").await
+}
+
+/// What a notice calls a sandbox: its title.
+async fn name_of(backend: &dyn ConsoleBackend, id: &SandboxId) -> String {
+    match backend.sandbox(id).await {
+        Ok(detail) => title(&detail.sandbox).to_owned(),
+        Err(_) => id.short().to_owned(),
+    }
 }
 
 /// Leaves the result of an action for the sandbox's page, and leads there.
 async fn leave_result(
+    backend: &dyn ConsoleBackend,
     session: &Session,
     id: &SandboxId,
     result: Result<(), ConsoleError>,
     done: &str,
 ) -> Redirect {
     let notice = match result {
-        Ok(()) => Notice::good(format!("{} {done}", id.short())),
+        Ok(()) => Notice::good(format!("{} {done}", name_of(backend, id).await)),
         Err(error) => Notice::bad(error.to_string()),
     };
     session::leave_notice(session, &notice).await;
@@ -181,7 +200,7 @@ async fn leave_result(
 /// Asks whether a sandbox is to be deleted. The page of one that is gone says so.
 async fn ask_to_delete(
     State(state): State<ConsoleState>,
-    Backend(backend): Backend,
+    Backend(backend): Domain,
     Path(id): Path<SandboxId>,
     request: Request,
 ) -> Response {
@@ -198,7 +217,7 @@ async fn ask_to_delete(
 /// Asks whether the selected sandboxes are to be deleted. Those that are gone are left out.
 async fn ask_to_delete_all(
     State(state): State<ConsoleState>,
-    Backend(backend): Backend,
+    Backend(backend): Domain,
     session: Session,
     request: Request,
 ) -> Response {
@@ -222,13 +241,10 @@ async fn ask_to_delete_all(
     pages::render_deletion(&state, parts, Deletion::Several(chosen)).await
 }
 
-async fn delete(
-    Backend(backend): Backend,
-    session: Session,
-    Path(id): Path<SandboxId>,
-) -> Redirect {
+async fn delete(Backend(backend): Domain, session: Session, Path(id): Path<SandboxId>) -> Redirect {
+    let name = name_of(&*backend, &id).await;
     let notice = match backend.delete(&id).await {
-        Ok(()) => Notice::good(format!("{} is being deleted", id.short())),
+        Ok(()) => Notice::good(format!("{name} is being deleted")),
         Err(error) => Notice::bad(error.to_string()),
     };
     session::leave_notice(&session, &notice).await;
@@ -258,7 +274,7 @@ impl Selected {
 }
 
 async fn extend_all(
-    Backend(backend): Backend,
+    Backend(backend): Domain,
     session: Session,
     RawForm(form): RawForm,
 ) -> Redirect {
@@ -275,17 +291,13 @@ async fn extend_all(
     leave_results(&session, results, "extended").await
 }
 
-async fn pause_all(
-    Backend(backend): Backend,
-    session: Session,
-    RawForm(form): RawForm,
-) -> Redirect {
+async fn pause_all(Backend(backend): Domain, session: Session, RawForm(form): RawForm) -> Redirect {
     let results = run_bulk(&*backend, BulkAct::Pause, Selected::of(&form).ids).await;
     leave_results(&session, results, "paused").await
 }
 
 async fn resume_all(
-    Backend(backend): Backend,
+    Backend(backend): Domain,
     session: Session,
     RawForm(form): RawForm,
 ) -> Redirect {
@@ -294,7 +306,7 @@ async fn resume_all(
 }
 
 async fn delete_all(
-    Backend(backend): Backend,
+    Backend(backend): Domain,
     session: Session,
     RawForm(form): RawForm,
 ) -> Redirect {
@@ -335,8 +347,12 @@ fn notice_of(results: &[BulkResult], done: &str) -> Notice {
     }
 }
 
-/// An id is any text that a client sends, so it is escaped.
-fn page_of(id: &SandboxId) -> String {
-    let id: String = url::form_urlencoded::byte_serialize(id.as_str().as_bytes()).collect();
-    format!("/console/sandboxes/{id}")
+pub(super) fn page_of(id: &SandboxId) -> String {
+    page_in("sandboxes", id.as_str())
+}
+
+/// The page of something in a list. Its name is any text that a client sends, so it is escaped.
+pub(super) fn page_in(list: &str, name: &str) -> String {
+    let name: String = url::form_urlencoded::byte_serialize(name.as_bytes()).collect();
+    format!("/console/{list}/{name}")
 }

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `/console/assets/<build>/…` | CSS, icons, wasm; public, cached without limit | [`assets`] |
 //! | `/console/login`, `/console/logout` | the session | [`login`] |
-//! | `/console/…` | pages, and the forms in them for browsers without script | [`pages`], [`forms`], [`access_forms`] |
+//! | `/console/…` | pages, and the forms in them for browsers without script | [`pages`], [`forms`], [`access_forms`], [`network_forms`], [`snapshot_forms`], [`pool_forms`], [`template_forms`] |
 //! | `/console/fn/…` | server functions of the hydrated pages | [`pages`] |
 //! | `/console/sandboxes/{id}/logs/download` | a log as a file | [`log_file`] |
 //! | `/console/sandboxes/{id}/diagnostics/download` | a report as a file | [`log_file`] |
@@ -16,6 +16,7 @@
 //! | `/console/tunnel/{sandbox}/{port}` | a port of a program | [`tunnel`] |
 //! | `/console/preview/{sandbox}/{port}` | the way to a preview with an origin of its own | [`preview`] |
 //! | `/console/run/{sandbox}` | a command with its output | [`run`] |
+//! | `/console/output/{sandbox}` | the output of a command that began before | [`run`] |
 //!
 //! It has a session of its own and neither API key nor CORS. What keeps other pages out, from the
 //! outside in: [`origin`] refuses writes and WebSockets that another origin began, [`session`] lets
@@ -29,31 +30,47 @@ mod assets;
 mod backend;
 mod body;
 mod bridge;
+mod command_output;
 mod compress;
+mod daemons;
+mod ended;
 mod events;
 mod execd;
 mod files;
+mod for_request;
 mod forms;
+mod health;
 mod host_checks;
 mod installation;
 mod live;
 mod log_file;
 mod login;
 mod memory;
+mod network;
+mod network_forms;
 mod origin;
+mod originals;
 mod overview;
 mod pages;
 mod policy;
+mod pool_forms;
+mod pools;
 mod ports;
 mod preview;
+mod refusal;
 mod run;
 pub(super) mod session;
 mod settings;
+mod snapshot_forms;
+mod snapshots;
 mod stages;
+mod template_forms;
+mod templates;
 mod terminal;
 #[cfg(test)]
 mod tests;
 mod tunnel;
+mod users;
 
 use std::{sync::Arc, time::Duration};
 
@@ -197,12 +214,17 @@ fn routes(state: &ConsoleState, store: Arc<dyn Store>, https: bool) -> Router {
     let inside = pages::router(state)
         .merge(forms::router())
         .merge(access_forms::router())
+        .merge(network_forms::router())
+        .merge(snapshot_forms::router())
+        .merge(pool_forms::router())
+        .merge(template_forms::router())
         .merge(files::router())
         .route("/console/live", get(live::upgrade))
         .route("/console/terminal/{sandbox}", get(terminal::upgrade))
         .route("/console/tunnel/{sandbox}/{port}", get(tunnel::upgrade))
         .route("/console/preview/{sandbox}/{port}", get(preview::open))
         .route("/console/run/{sandbox}", get(run::upgrade))
+        .route("/console/output/{sandbox}", get(run::follow))
         .route(
             "/console/sandboxes/{id}/logs/download",
             get(log_file::download),

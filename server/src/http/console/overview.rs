@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use osb_app::view::{
     Activity, ENDED_MAX, EXPIRING_SECONDS, FailureGroup, Host, HourCount, Overview, Pulse,
-    Readiness, StateCounts,
+    Readiness, Split, StateCounts,
 };
 use osb_runtime::HostCapacity;
 use osb_service::ErrorChain;
@@ -86,7 +86,6 @@ pub(super) fn described(host: &HostCapacity) -> Host {
         processors: host.processors,
         memory_bytes: host.memory_bytes,
         available_bytes: host.available_bytes,
-        disk_bytes: host.disk.map(|disk| (disk.total, disk.free)),
     }
 }
 
@@ -97,7 +96,16 @@ fn summary(activity: activity::Activity) -> Activity {
         creates: hour.creates,
         failures: hour.failures,
     };
+    let mut failed = Split::default();
+    for failure in &activity.failures {
+        failed.add(failure.has_ended);
+    }
     Activity {
+        created: Split {
+            present: activity.created_present,
+            ended: activity.created_ended,
+        },
+        failed,
         hours: activity.hours.iter().map(hour).collect(),
         timed: times.len(),
         median_ms: at_most(times, 50),
@@ -113,27 +121,51 @@ fn at_most(times: &[i64], percent: usize) -> Option<i64> {
     times.get(place.checked_sub(1)?).copied()
 }
 
-/// Failures by reason, the most frequent first. `failures` are newest first.
+/// A message without what differs between sandboxes that failed alike: numbers, ids and digests.
+fn kind_of(message: &str) -> String {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let mut kind = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some(first) = rest.chars().next() {
+        let end = match is_part(first) {
+            true => rest.find(|c| !is_part(c)).unwrap_or(rest.len()),
+            false => first.len_utf8(),
+        };
+        let (word, after) = rest.split_at(end);
+        let has_digit = word.contains(|c: char| c.is_ascii_digit());
+        kind.push_str(if has_digit { "#" } else { word });
+        rest = after;
+    }
+    kind
+}
+
+/// Failures by reason, the most frequent first. `failures` are newest first. Exit codes, ids and other
+/// texts of a message do not make a group: the lists that the numbers lead to know only the reason.
 fn groups(failures: Vec<activity::Failure>) -> Vec<FailureGroup> {
     let mut places = HashMap::new();
     let mut groups: Vec<FailureGroup> = Vec::new();
     for failure in failures {
         let place = *places.entry(failure.reason.clone()).or_insert(groups.len());
-        match groups.get_mut(place) {
-            Some(group) => group.count += 1,
-            None => groups.push(FailureGroup {
+        if groups.len() == place {
+            groups.push(FailureGroup {
                 title: failure
                     .name
                     .unwrap_or_else(|| failure.id.short().to_owned()),
                 reason: failure.reason,
-                count: 1,
+                count: Split::default(),
                 newest: failure.id,
                 at: failure.at,
-                message: failure.message,
-            }),
+                message: failure.message.clone(),
+                others: 0,
+            });
+        }
+        if let Some(group) = groups.get_mut(place) {
+            group.count.add(failure.has_ended);
+            let is_alike = kind_of(&group.message) == kind_of(&failure.message);
+            group.others += usize::from(!is_alike);
         }
     }
-    groups.sort_by_key(|group| std::cmp::Reverse(group.count));
+    groups.sort_by_key(|group| std::cmp::Reverse(group.count.total()));
     groups.truncate(REASONS);
     groups
 }
@@ -155,9 +187,38 @@ mod tests {
     }
 
     #[test]
+    fn messages_that_differ_in_numbers_and_ids_are_alike() {
+        let failure = |message: &str| activity::Failure {
+            id: "a".into(),
+            has_ended: false,
+            name: None,
+            at: WireTime::from_unix_ms(1).unwrap(),
+            reason: "CONTAINER_EXITED_ERROR".to_owned(),
+            message: message.to_owned(),
+        };
+        let ended = |what: &str| failure(&format!("The entry point ended with exit code {what}."));
+        let seen = groups(vec![ended("3"), ended("137"), ended("9 in 0b6c1f2e-aaaa")]);
+        assert_eq!(seen.len(), 1, "{seen:?}");
+        assert_eq!((seen[0].count.total(), seen[0].others), (3, 1));
+        for (one, other) in [
+            ("exit code 3", "exit code 255"),
+            ("no 0b6c1f2e-aaaa-4c1d on disk", "no 77-1 on disk"),
+            ("sha256:00ff is gone", "sha256:1234 is gone"),
+        ] {
+            assert_eq!(kind_of(one), kind_of(other));
+        }
+        assert_ne!(
+            kind_of("exit code 3"),
+            kind_of("exit code 3: it was killed")
+        );
+        assert_eq!(kind_of("ü – ok"), "ü – ok");
+    }
+
+    #[test]
     fn failures_are_grouped_by_reason_with_the_newest() {
         let failure = |id: &str, reason: &str, ms| activity::Failure {
             id: id.into(),
+            has_ended: id != "c",
             name: (id == "b").then(|| "web".to_owned()),
             at: WireTime::from_unix_ms(ms).unwrap(),
             reason: reason.to_owned(),
@@ -174,7 +235,7 @@ mod tests {
             .map(|it| {
                 (
                     &*it.reason,
-                    it.count,
+                    (it.count.present, it.count.ended),
                     it.newest.as_str(),
                     &*it.title,
                     &*it.message,
@@ -184,8 +245,8 @@ mod tests {
         assert_eq!(
             seen,
             [
-                ("PULL", 2, "b", "web", "of b"),
-                ("OOM", 1, "a", "a", "of a")
+                ("PULL", (1, 1), "b", "web", "of b"),
+                ("OOM", (0, 1), "a", "a", "of a")
             ]
         );
     }

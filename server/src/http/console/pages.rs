@@ -18,10 +18,12 @@ use leptos_axum::{AxumRouteListing, LeptosRoutes, ResponseOptions};
 use osb_app::{
     access::Issued,
     app::App,
-    create::Draft,
+    backend::{AccessBackend, ConsoleBackend, PoolBackend, SnapshotBackend, TemplateBackend},
     deletion::Deletion,
+    diagnosis::backend::HealthBackend,
     error::ConsoleError,
     files::backend::FileBackend,
+    network::backend::NetworkBackend,
     preview::backend::PortBackend,
     shell,
     terminal::backend::ShellBackend,
@@ -30,8 +32,9 @@ use osb_app::{
 use osb_protocol::identity::IssuedApiKey;
 
 use super::{
-    super::audited::Noted, ConsoleState, assets::HYDRATES, files::SandboxFiles, login, policy,
-    ports::SandboxPorts, session::Admitted, terminal::Shells,
+    super::audited::Noted, ConsoleState, assets::HYDRATES, files::SandboxFiles,
+    for_request::ForRequest, health::Health, login, network::Networks, policy, ports::SandboxPorts,
+    session::Admitted, terminal::Shells,
 };
 
 /// Largest error of a server function, in bytes: one line for each field of a form.
@@ -60,32 +63,18 @@ pub(super) fn routes() -> Vec<AxumRouteListing> {
 /// The context of every page and server function. The domain is in it only for requests that
 /// [`session::admit`] admitted: without it a page can show nothing, at any address.
 fn context(state: &ConsoleState) -> impl Fn() + Clone + Send + Sync + 'static {
-    let (domains, assets) = (state.domains.clone(), state.assets.clone());
-    let execds = state.execds.clone();
-    let has_previews = state.previews.is_some();
+    let state = state.clone();
     move || {
-        provide_context(assets.clone());
+        provide_context(state.assets.clone());
         let parts = use_context::<Parts>();
         let admitted = parts
             .as_ref()
             .and_then(|it| it.extensions.get::<Admitted>());
-        let mut info = domains.info(admitted.map(|it| &**it.principal()));
-        info.has_previews = has_previews;
+        let mut info = state.domains.info(admitted.map(|it| &**it.principal()));
+        info.has_previews = state.previews.is_some();
         provide_context(info);
         if let (Some(admitted), Some(parts)) = (admitted, &parts) {
-            let noted = Noted::of(&parts.extensions);
-            provide_context(domains.access(admitted, noted.clone()));
-            let scope = admitted.principal().scope.clone();
-            let files = SandboxFiles::new(execds.clone(), scope, noted.clone());
-            provide_context::<Arc<dyn FileBackend>>(Arc::new(files));
-            provide_context(domains.events(admitted.principal()));
-            provide_context(domains.settings(admitted.principal()));
-            let ports = SandboxPorts::new(execds.clone(), admitted.principal().scope.clone());
-            provide_context::<Arc<dyn PortBackend>>(Arc::new(ports));
-            let scope = admitted.principal().scope.clone();
-            let shells = Shells::new(execds.clone(), scope, noted.clone());
-            provide_context::<Arc<dyn ShellBackend>>(Arc::new(shells));
-            provide_context(domains.of(admitted.principal(), noted));
+            provide_backends(&state, admitted, &Noted::of(&parts.extensions));
         }
         if let Some(notice) = parts.as_ref().and_then(notice) {
             provide_context(notice);
@@ -99,6 +88,30 @@ fn context(state: &ConsoleState) -> impl Fn() + Clone + Send + Sync + 'static {
         }
         policy::of_page();
     }
+}
+
+/// Puts the back ends of an admitted request into the context.
+fn provide_backends(state: &ConsoleState, admitted: &Admitted, noted: &Noted) {
+    fn of<T: ForRequest>(state: &ConsoleState, admitted: &Admitted, noted: &Noted) -> T {
+        T::for_request(state, admitted, noted.clone())
+    }
+    let files: SandboxFiles = of(state, admitted, noted);
+    let health: Health = of(state, admitted, noted);
+    let networks: Networks = of(state, admitted, noted);
+    let ports: SandboxPorts = of(state, admitted, noted);
+    let shells: Shells = of(state, admitted, noted);
+    provide_context::<Arc<dyn FileBackend>>(Arc::new(files));
+    provide_context::<Arc<dyn HealthBackend>>(Arc::new(health));
+    provide_context::<Arc<dyn NetworkBackend>>(Arc::new(networks));
+    provide_context::<Arc<dyn PortBackend>>(Arc::new(ports));
+    provide_context::<Arc<dyn ShellBackend>>(Arc::new(shells));
+    provide_context::<Arc<dyn AccessBackend>>(of(state, admitted, noted));
+    provide_context::<Arc<dyn ConsoleBackend>>(of(state, admitted, noted));
+    provide_context::<Arc<dyn PoolBackend>>(of(state, admitted, noted));
+    provide_context::<Arc<dyn SnapshotBackend>>(of(state, admitted, noted));
+    provide_context::<Arc<dyn TemplateBackend>>(of(state, admitted, noted));
+    provide_context(state.domains.events(admitted.principal()));
+    provide_context(state.domains.settings(admitted.principal()));
 }
 
 fn notice(parts: &Parts) -> Option<Notice> {
@@ -115,8 +128,12 @@ pub(super) async fn render(State(state): State<ConsoleState>, request: Request) 
     render(request).await.into_response()
 }
 
-/// Renders the create form again, with its problems.
-pub(super) async fn render_draft(state: &ConsoleState, parts: Parts, draft: Draft) -> Response {
+/// Renders the page of a form again, with the draft of it that was refused.
+pub(super) async fn render_draft<T: Clone + Send + Sync + 'static>(
+    state: &ConsoleState,
+    parts: Parts,
+    draft: T,
+) -> Response {
     let request = Request::from_parts(parts, Body::empty());
     let context = context(state);
     let with_draft = move || {

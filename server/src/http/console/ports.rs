@@ -9,34 +9,41 @@ use osb_protocol::{SandboxId, execd::port::ListeningPort};
 use tokio::time::timeout;
 
 use super::{
-    execd::{ExecdError, Execds},
+    super::audited::Noted,
+    ConsoleState,
+    daemons::{DaemonFailure, Daemons},
+    execd::ExecdError,
+    for_request::ForRequest,
     memory::Memory,
+    session::Admitted,
 };
-use crate::{identity::Scope, sandbox};
 
 /// Longest time that execd may take.
 const ANSWER: Duration = Duration::from_secs(10);
 
+/// What an execd without the list of ports means.
+const OLD_EXECD: &str =
+    "The execd of this sandbox is older than this server, and does not know its ports.";
+
 /// [`PortBackend`] over execd.
 pub(super) struct SandboxPorts {
-    execds: Execds,
-    scope: Scope,
+    daemons: Daemons,
     /// What the request has read.
     memory: Memory,
 }
 
-impl SandboxPorts {
-    pub(super) fn new(execds: Execds, scope: Scope) -> Self {
-        let memory = Memory::of_request();
+impl ForRequest for SandboxPorts {
+    fn for_request(state: &ConsoleState, admitted: &Admitted, noted: Noted) -> Self {
         Self {
-            execds,
-            scope,
-            memory,
+            daemons: Daemons::for_request(state, admitted, noted),
+            memory: Memory::of_request(),
         }
     }
+}
 
-    async fn read(&self, id: &SandboxId) -> Result<Vec<ListeningPort>, ExecdError> {
-        let execd = self.execds.client(id, &self.scope)?;
+impl SandboxPorts {
+    async fn read(&self, id: &SandboxId) -> Result<Vec<ListeningPort>, DaemonFailure> {
+        let execd = self.daemons.execd(id)?;
         Ok(timeout(ANSWER, execd.ports()).await??)
     }
 }
@@ -45,16 +52,17 @@ impl SandboxPorts {
 impl PortBackend for SandboxPorts {
     async fn listening(&self, id: &SandboxId) -> Result<Vec<ListeningPort>, ConsoleError> {
         let read = async {
-            self.read(id).await.map_err(|error| match &error {
-                ExecdError::Domain(sandbox::Error::NotFound(_)) => ConsoleError::NotFound,
-                error if error.status() == Some(StatusCode::NOT_FOUND) => ConsoleError::Refused {
-                    message: "The execd of this sandbox is older than this server, and does not know its ports.".to_owned(),
-                },
-                error => ConsoleError::Refused {
-                    message: error.to_string(),
-                },
-            })
+            let ports = self.read(id).await;
+            ports.map_err(|failure| failure.shown(explained))
         };
         self.memory.once(format!("ports/{id}"), read).await
+    }
+}
+
+/// What execd refuses, or why it cannot be asked, in words.
+fn explained(error: ExecdError) -> String {
+    match error.status() {
+        Some(StatusCode::NOT_FOUND) => OLD_EXECD.to_owned(),
+        _ => error.to_string(),
     }
 }

@@ -1,4 +1,5 @@
-//! Runs a command for a page: `/console/run/{sandbox}`, messages in `osb_app::run`.
+//! Runs a command for a page: `/console/run/{sandbox}`, and shows one that began before:
+//! `/console/output/{sandbox}?began=`, in Unix microseconds. The messages are in `osb_app::run`.
 //!
 //! The server is ready, the page sends its order, and the events of execd follow until the command
 //! ends. A page that takes no more stops the reads from execd, which keeps the output meanwhile. When
@@ -9,50 +10,38 @@ use std::time::Duration;
 use axum::{
     Extension,
     extract::{
-        Path, State, WebSocketUpgrade,
+        Path, Query, State, WebSocketUpgrade,
         ws::{Message, WebSocket},
     },
     http::StatusCode,
     response::Response,
 };
-use bytes::Bytes;
-use futures::{StreamExt, stream::FuturesUnordered};
-use osb_app::{
-    live::LogStream,
-    run::{Ended, RunLine, RunMessage, RunOrder, RunRequest, SECONDS_MAX},
-};
+use osb_app::run::{RunMessage, RunOrder, RunRequest, SECONDS_MAX};
 use osb_client::{ExecdClient, execd::Events};
 use osb_forward::Lease;
 use osb_protocol::{
-    SandboxId,
-    execd::{
-        command::RunCommand,
-        event::{COMMAND_ERROR, Event, EventKind},
-    },
+    SandboxId, WireTime,
+    execd::{command::RunCommand, history::CommandKind},
 };
-use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+use serde::Deserialize;
+use tokio::time::timeout;
 use tower_sessions::Session;
 
 use super::{
     super::audited::Noted,
     ConsoleState,
+    command_output::{self, Interrupts, send},
     execd::ExecdError,
     session::{self, Admitted},
 };
-use crate::audit::Act;
+use crate::{audit::Act, sandbox};
 
 /// Longest message of a page, in bytes: what execd takes as a command fits.
 const INPUT_MAX: usize = 1024 * 1024;
 /// Longest wait for the page's order, and for execd to start the command.
 const START: Duration = Duration::from_secs(15);
-/// Events that are passed on in one message at most.
-const BATCH: usize = 64;
-/// Interval of pings to the page.
-const PING: Duration = Duration::from_secs(30);
-/// Longest silence of a page, which at least answers pings.
-const SILENCE: Duration = Duration::from_secs(90);
-/// Longest time for the page to take one message; then it is gone.
-const STUCK: Duration = Duration::from_secs(60);
+/// Longest message of a page that only follows, in bytes: it has nothing to say.
+const FOLLOWER_MAX: usize = 1024;
 
 /// Opens the WebSocket of one command.
 pub(super) async fn upgrade(
@@ -88,7 +77,10 @@ async fn serve(
 ) {
     let scope = &admitted.principal().scope;
     let started = match order(page).await {
-        Ok(Some(order)) => start(state, admitted, id, &order).await.map(Some),
+        Ok(Some(order)) => {
+            let started = start(state, admitted, id, &order).await;
+            started.map(|(execd, events)| Some((execd, events, order.background)))
+        }
         Ok(None) => Ok(None),
         Err(refusal) => Err(refusal),
     };
@@ -107,7 +99,17 @@ async fn serve(
         }
     }
     match started {
-        Ok(Some((execd, events))) => pass_on(page, &execd, events).await,
+        Ok(Some((execd, events, background))) => {
+            let service = state.domains.service(scope);
+            service.note_command(id);
+            if background {
+                command_output::launched(page, &execd, events).await;
+            } else {
+                command_output::pass_on(page, &execd, events, Interrupts::Obeyed).await;
+            }
+            // It ended, or the page left.
+            service.note_command(id);
+        }
         Ok(None) => {}
         Err(refusal) => {
             let message = match refusal {
@@ -157,11 +159,17 @@ fn command(order: RunOrder) -> Result<RunCommand, String> {
         Some(seconds @ 1..=SECONDS_MAX) => Some(i64::from(seconds) * 1_000),
         Some(_) => return Err(format!("seconds: must be from 1 to {SECONDS_MAX}")),
     };
+    let is_name = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
+    if !order.envs.keys().all(|name| is_name(name)) {
+        return Err("envs: each variable needs a name without =".to_owned());
+    }
     Ok(RunCommand {
         command: Some(order.command),
         cwd: order.cwd,
         uid: order.uid,
         timeout,
+        envs: order.envs,
+        background: order.background,
         ..RunCommand::default()
     })
 }
@@ -182,136 +190,78 @@ async fn start(
     Ok((execd, events))
 }
 
-/// Passes the events of a command on until it ends or the page leaves.
-async fn pass_on(page: &mut WebSocket, execd: &ExecdClient, events: Events) {
-    let mut batches = events.ready_chunks(BATCH);
-    let mut ping = interval_at(Instant::now() + PING, PING);
-    ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut heard = Instant::now();
-    let mut run = None::<String>;
-    let mut began = None::<i64>;
-    let mut interrupts = FuturesUnordered::new();
-    loop {
-        tokio::select! {
-            batch = batches.next() => {
-                let mut batch: Vec<_> = batch.unwrap_or_default();
-                let is_broken = batch.is_empty() || batch.iter().any(Result::is_err);
-                batch.retain(Result::is_ok);
-                for event in batch.iter().flatten() {
-                    if event.kind == EventKind::Init {
-                        run = Some(event.text.clone());
-                        began = Some(event.timestamp);
-                    }
-                }
-                let (messages, is_over) = messages(batch.into_iter().flatten(), began);
-                for message in messages {
-                    if !send(page, &message).await {
-                        return;
-                    }
-                }
-                if is_over {
-                    return;
-                }
-                if is_broken {
-                    let message = "The connection to the sandbox broke. The command may go on.";
-                    let lost = RunMessage::Refused { message: message.to_owned() };
-                    let _ = send(page, &lost).await;
-                    return;
-                }
-            }
-            message = page.recv() => match message {
-                Some(Ok(Message::Text(text))) => {
-                    heard = Instant::now();
-                    if let (Ok(RunRequest::Interrupt), Some(run)) = (serde_json::from_str(&text), &run)
-                        && interrupts.is_empty()
-                    {
-                        let run = run.clone();
-                        interrupts.push(async move { execd.interrupt(&run).await });
-                    }
-                }
-                Some(Ok(Message::Close(_))) | Some(Err(_)) | None => return,
-                Some(Ok(_)) => heard = Instant::now(),
-            },
-            // How it ended is in the events.
-            Some(_) = interrupts.next() => {}
-            _ = ping.tick() => {
-                let is_gone = heard.elapsed() > SILENCE;
-                let ping = timeout(STUCK, page.send(Message::Ping(Bytes::new()))).await;
-                if is_gone || !matches!(ping, Ok(Ok(()))) {
-                    return;
-                }
-            }
-        }
+/// Query of a page that follows a command.
+#[derive(Debug, Deserialize)]
+pub(super) struct FollowQuery {
+    /// When the command began, in Unix microseconds: the list of commands says so.
+    began: i64,
+}
+
+/// Opens the WebSocket of a command that began before.
+pub(super) async fn follow(
+    State(state): State<ConsoleState>,
+    session: Session,
+    Extension(admitted): Extension<Admitted>,
+    (Path(sandbox), Query(query)): (Path<SandboxId>, Query<FollowQuery>),
+    lease: Option<Extension<Lease>>,
+    upgrade: WebSocketUpgrade,
+) -> Response {
+    upgrade
+        .max_message_size(FOLLOWER_MAX)
+        .max_frame_size(FOLLOWER_MAX)
+        .on_upgrade(move |mut page| async move {
+            let _held = lease;
+            let work = show(&mut page, &state, &admitted, &sandbox, query.began);
+            let end = session::while_open(&session, &state, &admitted, work).await;
+            end.close(&mut page).await;
+        })
+}
+
+async fn show(
+    page: &mut WebSocket,
+    state: &ConsoleState,
+    admitted: &Admitted,
+    id: &SandboxId,
+    began: i64,
+) {
+    if let Err(error) = shown(page, state, admitted, id, began).await {
+        let message = command_output::why_not(&error);
+        // The page may be gone already.
+        let _ = send(page, &RunMessage::Refused { message }).await;
     }
 }
 
-/// Events of a command that began at this time, in Unix milliseconds, as messages for the page; and
-/// whether the last one ends the command.
-fn messages(events: impl Iterator<Item = Event>, began: Option<i64>) -> (Vec<RunMessage>, bool) {
-    let mut messages = Vec::new();
-    let mut lines = Vec::new();
-    for event in events {
-        let stream = match event.kind {
-            EventKind::Init => {
-                messages.push(RunMessage::Started);
-                continue;
-            }
-            EventKind::Stdout => LogStream::Output,
-            EventKind::Stderr => LogStream::Error,
-            EventKind::Error | EventKind::ExecutionComplete => {
-                if !lines.is_empty() {
-                    messages.push(RunMessage::Output { lines });
-                }
-                messages.push(RunMessage::Ended(ended(event, began)));
-                return (messages, true);
-            }
-            EventKind::Ping
-            | EventKind::Status
-            | EventKind::ExecutionCount
-            | EventKind::Result
-            | EventKind::Unknown => continue,
-        };
-        lines.push(RunLine(stream, event.text));
+async fn shown(
+    page: &mut WebSocket,
+    state: &ConsoleState,
+    admitted: &Admitted,
+    id: &SandboxId,
+    began: i64,
+) -> Result<(), ExecdError> {
+    let scope = &admitted.principal().scope;
+    let none = || sandbox::Error::NoSuchCommand(id.clone());
+    let began = WireTime::from_unix_us(began).ok_or_else(none)?;
+    let service = state.domains.service(scope);
+    let entry = service.reported_command(id, began).await?;
+    let run = entry.id.ok_or_else(none)?;
+    let execd = state.execds.client(id, scope)?;
+    if entry.kind == CommandKind::Background {
+        command_output::follow_log(page, &execd, &run, Interrupts::Ignored).await;
+    } else {
+        let events = timeout(START, execd.events(&run, 0)).await??;
+        command_output::pass_on(page, &execd, events, Interrupts::Ignored).await;
     }
-    if !lines.is_empty() {
-        messages.push(RunMessage::Output { lines });
-    }
-    (messages, false)
-}
-
-fn ended(event: Event, began: Option<i64>) -> Ended {
-    // Only the event of a command that ended well has the time.
-    let millis = match (event.execution_time, began) {
-        (0, Some(began)) => (event.timestamp - began).max(0),
-        (millis, _) => millis,
-    };
-    let exit_code = event.exit_code();
-    let error = event.error.map(|error| {
-        let why = error.traceback.unwrap_or_default().join("; ");
-        match (why.is_empty(), error.ename == COMMAND_ERROR) {
-            (false, true) => why,
-            (false, false) => format!("{}: {why}", error.ename),
-            (true, _) => format!("{}: {}", error.ename, error.evalue),
-        }
-    });
-    Ended {
-        exit_code,
-        millis,
-        error,
-    }
-}
-
-/// Sends a message; whether the page took it.
-async fn send(page: &mut WebSocket, message: &RunMessage) -> bool {
-    let text = serde_json::to_string(message).expect("this serialises: it has no maps");
-    let sent = timeout(STUCK, page.send(Message::Text(text.into()))).await;
-    matches!(sent, Ok(Ok(())))
+    service.note_command(id);
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use axum::{Router, routing::post};
-    use futures::SinkExt;
+    use axum::{
+        Router,
+        routing::{get, post},
+    };
+    use futures::{SinkExt, StreamExt};
     use osb_protocol::audit::AuditOutcome;
     use osb_runtime::sim::SimRuntime;
     use serde_json::{Value, json};
@@ -322,47 +272,6 @@ mod tests {
         super::tests::{Console, running},
         *,
     };
-
-    fn line(text: &str) -> RunLine {
-        RunLine(LogStream::Output, text.to_owned())
-    }
-
-    fn event(kind: EventKind, text: &str) -> Event {
-        let event = json!({ "type": kind, "text": text, "timestamp": 1 });
-        serde_json::from_value(event).unwrap()
-    }
-
-    #[test]
-    fn lines_of_one_batch_are_one_message() {
-        let batch = [
-            event(EventKind::Init, "id"),
-            event(EventKind::Stdout, "a"),
-            event(EventKind::Ping, ""),
-            event(EventKind::Stdout, "b"),
-        ];
-        let (sent, is_over) = messages(batch.into_iter(), None);
-        let lines = vec![line("a"), line("b")];
-        assert_eq!(sent, [RunMessage::Started, RunMessage::Output { lines }]);
-        assert!(!is_over);
-    }
-
-    #[test]
-    fn an_end_has_code_and_reason() {
-        let event = json!({
-            "type": "error", "timestamp": 45,
-            "error": { "ename": "CommandExecError", "evalue": "3", "traceback": ["exit status 3"] }
-        });
-        let (sent, is_over) = messages(
-            std::iter::once(serde_json::from_value(event).unwrap()),
-            Some(40),
-        );
-        let ended = Ended {
-            exit_code: Some(3),
-            millis: 5,
-            error: Some("exit status 3".to_owned()),
-        };
-        assert_eq!((sent, is_over), (vec![RunMessage::Ended(ended)], true));
-    }
 
     #[test]
     fn a_wrong_order_names_its_field() {
@@ -446,12 +355,131 @@ mod tests {
             });
             let left = left.await;
             assert_eq!(json!(got), expected);
+            // Tabs that follow the commands read those of the sandbox at once.
+            let sandbox = SandboxId::from(path);
+            let noted = timeout(Duration::ZERO, console.service.command_noted(&sandbox)).await;
+            assert_eq!(noted.is_ok(), status == 101, "{path}: {status}");
             let [act] = &left[..] else {
                 panic!("{path}: {left:?}");
             };
             assert_eq!(act.action, "command.run");
             assert_eq!((act.outcome, act.status), (outcome, Some(status)));
             assert_eq!(act.object.id, path);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_command_wrote_is_shown_later() {
+        const START: i64 = 1_767_225_600_000_000;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let console = Console::open_over(SimRuntime::with([running("a", port)])).await;
+        let entry = |number: i64, id: &str, kind: &str| {
+            let started_at = WireTime::from_unix_us(START + number).unwrap().to_string();
+            json!({
+                "number": number, "revision": number, "id": id, "kind": kind, "command": "x",
+                "started_at": started_at,
+            })
+        };
+        let entries = [
+            entry(1, "fore", "foreground"),
+            entry(2, "back", "background"),
+            entry(3, "gone", "foreground"),
+            entry(4, "dropped", "background"),
+            entry(5, "forgotten", "background"),
+            entry(6, "grows", "background"),
+        ];
+        let page = json!({ "epoch": 1, "more": false, "entries": entries });
+        let events = async || {
+            let events = [
+                json!({ "type": "init", "text": "fore", "timestamp": 1 }),
+                json!({ "type": "stderr", "text": "e", "timestamp": 2 }),
+                json!({ "type": "execution_complete", "execution_time": 7, "timestamp": 3 }),
+            ];
+            let text: String = events.iter().map(|event| format!("{event}\n\n")).collect();
+            ([("content-type", "text/event-stream")], text)
+        };
+        let gone = async || {
+            let why = json!({ "code": "GONE", "message": "the events are no longer kept" });
+            (StatusCode::GONE, axum::Json(why))
+        };
+        let status = json!({
+            "id": "back", "content": "x", "running": false, "exit_code": 3,
+            "started_at": "2026-01-01T00:00:00Z", "finished_at": "2026-01-01T00:00:01Z",
+        });
+        let logs = async |Query(query): Query<std::collections::HashMap<String, usize>>| {
+            let log = "a\nb";
+            (
+                [("execd-commands-tail-cursor", "3")],
+                &log[query["cursor"]..],
+            )
+        };
+        // As execd answers about a log that it dropped.
+        let dropped = async || {
+            let why = json!({
+                "code": "INVALID_REQUEST_BODY",
+                "message": "the output of command dropped is no longer kept",
+            });
+            (StatusCode::BAD_REQUEST, axum::Json(why))
+        };
+        // A process that the command left behind writes on.
+        let growing = async |Query(query): Query<std::collections::HashMap<String, u64>>| {
+            let end = query["cursor"] + 2;
+            ([("execd-commands-tail-cursor", end.to_string())], "x\n")
+        };
+        let ended = status.clone();
+        let ended = get(async move || axum::Json(ended.clone()));
+        let execd = Router::new()
+            .route(
+                "/commands/history",
+                get(async move || axum::Json(page.clone())),
+            )
+            .route("/command/fore/events", get(events))
+            .route("/command/gone/events", get(gone))
+            .route(
+                "/command/status/back",
+                get(async move || axum::Json(status.clone())),
+            )
+            .route("/command/back/logs", get(logs))
+            .route("/command/status/dropped", ended.clone())
+            .route("/command/dropped/logs", get(dropped))
+            .route("/command/status/grows", ended)
+            .route("/command/grows/logs", get(growing));
+        console.serve(listener, execd);
+        let shown = async |number: i64| {
+            let path = format!("/console/output/a?began={}", START + number);
+            json!(dialogue(&console, &path, "").await)
+        };
+        let started = json!({ "kind": "started" });
+        let lines = |lines: Value| json!({ "kind": "output", "lines": lines });
+        let end = |code: i32, millis: i32| json!({ "kind": "ended", "exit_code": code, "millis": millis, "error": null });
+        let fore = json!([started, lines(json!([["e", "e"]])), end(0, 7)]);
+        assert_eq!(shown(1).await, fore);
+        let (first, last) = (lines(json!([["o", "a"]])), lines(json!([["o", "b"]])));
+        assert_eq!(shown(2).await, json!([started, first, last, end(3, 1_000)]));
+        let message = "The sandbox no longer keeps the output of this command.";
+        let refused = json!([{ "kind": "refused", "message": message }]);
+        assert_eq!(shown(3).await, refused);
+        assert_eq!(shown(4).await, refused, "the log was dropped");
+        assert_eq!(shown(5).await, refused, "execd has forgotten the command");
+        let line = lines(json!([["o", "x"]]));
+        assert_eq!(shown(6).await, json!([started, line, line, end(3, 1_000)]));
+        assert_eq!(shown(9).await, refused, "no such command");
+    }
+
+    #[test]
+    fn a_variable_needs_a_name() {
+        for (name, is_good) in [("A", true), ("", false), ("A=B", false)] {
+            let order = RunOrder {
+                command: "true".to_owned(),
+                envs: [(name.to_owned(), "1".to_owned())].into(),
+                background: true,
+                ..RunOrder::default()
+            };
+            match command(order) {
+                Ok(command) => assert!(is_good && command.background, "{command:?}"),
+                Err(why) => assert!(!is_good && why.starts_with("envs: "), "{name}: {why}"),
+            }
         }
     }
 }

@@ -414,6 +414,7 @@ pub(super) async fn admit(
     }
     if let Err(forbidden) = access::check(&principal, &request) {
         let refusal = (StatusCode::FORBIDDEN, code::FORBIDDEN);
+        audited::read_object_of_call(&mut request).await;
         audited::deny(&state.trail, &request, audit::actor(&principal), refusal);
         return forbid(&request, &forbidden);
     }

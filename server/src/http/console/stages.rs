@@ -2,10 +2,13 @@
 
 use osb_app::view::{Stage as Step, StageState};
 use osb_protocol::{WireTime, lifecycle::SandboxState};
-use osb_runtime::{Phase, Stage};
+use osb_runtime::{Phase, Source, Stage};
 use osb_store::{HistoryEntry, Outcome};
 
-use crate::sandbox::{Facts, Record};
+use crate::sandbox::{Facts, Record, lifecycle::START_FAILED};
+
+/// Name of the step that follows the stages of a create.
+const COMMAND: &str = "command";
 
 /// States of the stages that were not reached: of the first, and of the others.
 type Rest = (StageState, StageState);
@@ -20,7 +23,15 @@ pub(super) fn of_record(record: &Record) -> Vec<Step> {
     let at = |stage| Some(facts.stages.iter().find(|it| it.stage == stage)?.at);
     let mut steps = steps(at, furthest, rest(facts, ran));
     if steps.iter().all(|step| step.state != StageState::Failed) {
-        steps.extend(failed_later(record));
+        let mut later = failed_later(record);
+        // Without execd's stage it is not known whether the command failed once the sandbox was ready, or
+        // its create before that.
+        if steps.iter().any(|step| step.state == StageState::Unknown)
+            && let Some(step) = later.as_mut().filter(|step| step.name == COMMAND)
+        {
+            step.state = StageState::Unknown;
+        }
+        steps.extend(later);
     }
     steps
 }
@@ -30,8 +41,12 @@ fn rest(facts: &Facts, ran: bool) -> Rest {
     // Only the server that created it has seen the later stages.
     let seen = facts.stages.iter().any(|it| it.stage != Stage::Accepted);
     match facts.phase {
+        // Its execd wrote why the entry point did not start.
+        _ if ran && !seen && facts.failed_hooks.is_some() => (Failed, Missed),
         _ if ran && !seen => (Unknown, Unknown),
-        // A failed create whose remains could not be removed.
+        // A failed create whose remains could not be removed. Of an image that is on the host already
+        // runtimes report only once something was made from it.
+        None if facts.is_deleted() && facts.removal_error.is_some() && !seen => (Unknown, Unknown),
         None if facts.is_deleted() && facts.removal_error.is_some() => (Failed, Missed),
         _ if facts.is_deleted() => (Missed, Missed),
         Some((Phase::Exited(0), _)) => (Missed, Missed),
@@ -45,7 +60,7 @@ fn failed_later(record: &Record) -> Option<Step> {
     let facts = &record.facts;
     let (name, at) = match (facts.changes.deleted_at, facts.phase) {
         (Some(deleted), _) => ("removal", deleted),
-        (None, Some((_, since))) => ("command", since),
+        (None, Some((_, since))) => (COMMAND, since),
         (None, None) => return None,
     };
     let failed = record.sandbox.status.state == SandboxState::Failed;
@@ -68,7 +83,32 @@ pub(super) fn of_history(entry: &HistoryEntry) -> Vec<Step> {
         // Its end was not observed.
         _ => (StageState::Unknown, StageState::Unknown),
     };
-    steps(at, furthest, rest)
+    let mut steps = steps(at, furthest, rest);
+    if entry.outcome == Outcome::CreateFailed && furthest == Some(Stage::Accepted) {
+        blame_after_image(entry, &mut steps);
+    }
+    steps
+}
+
+/// Corrects the stages of a failed create whose image was not reported. Of an image that is on the host
+/// already runtimes report only once something was made from it, so that a start that fails earlier
+/// does not mean that the image is missing.
+fn blame_after_image(entry: &HistoryEntry, steps: &mut [Step]) {
+    if entry.reason != START_FAILED {
+        return;
+    }
+    // What is kept on the host may be gone from it, which has the same reason.
+    let created = match Source::of_text(&entry.image).is_kept_here() {
+        true => StageState::Unknown,
+        false => StageState::Failed,
+    };
+    for step in steps {
+        if step.name == Stage::Image.as_str() {
+            step.state = StageState::Unknown;
+        } else if step.name == Stage::Created.as_str() {
+            step.state = created;
+        }
+    }
 }
 
 fn steps(
@@ -171,6 +211,13 @@ mod tests {
             }),
             "done, done, created failed, missed, missed, missed"
         );
+        assert_eq!(
+            shown(Stage::Accepted, None, |facts| {
+                facts.changes.deleted_at = Some(at(30));
+                facts.removal_error = Some("busy".to_owned());
+            }),
+            "done, unknown, unknown, unknown, unknown, unknown, removal failed"
+        );
     }
 
     #[test]
@@ -181,7 +228,13 @@ mod tests {
         );
         assert_eq!(
             shown(Stage::Accepted, Some(Phase::Exited(1)), unchanged),
-            "done, done, done, done, unknown, unknown, command failed"
+            "done, done, done, done, unknown, unknown, unknown"
+        );
+        assert_eq!(
+            shown(Stage::Accepted, Some(Phase::Exited(1)), |facts| {
+                facts.failed_hooks = Some("preStart[0] ended with 1".into());
+            }),
+            "done, done, done, done, execd failed, missed"
         );
     }
 
@@ -209,6 +262,26 @@ mod tests {
         assert_eq!(
             seen(&of_history(&failed)),
             "done, image failed, missed, missed, missed, missed"
+        );
+        let started = |image: &str, stages| {
+            let mut failed = entry(Outcome::CreateFailed, stages);
+            failed.reason = START_FAILED.to_owned();
+            failed.image = image.to_owned();
+            seen(&of_history(&failed))
+        };
+        // The image was on the host, and no port was free.
+        assert_eq!(
+            started("x", &["accepted"]),
+            "done, unknown, created failed, missed, missed, missed"
+        );
+        assert_eq!(
+            started("x", &["accepted", "image", "created"]),
+            "done, done, done, network failed, missed, missed"
+        );
+        let snapshot = Source::Snapshot("s".into()).to_string();
+        assert_eq!(
+            started(&snapshot, &["accepted"]),
+            "done, unknown, unknown, missed, missed, missed"
         );
         let vanished = entry(Outcome::Vanished, &[]);
         assert_eq!(

@@ -1,7 +1,7 @@
 //! The terminal bridge: `/console/terminal/{sandbox}?pty=…&since=…&takeover=1&view=1`.
 //!
 //! The page speaks execd's PTY protocol (contract: execd §9). The server attaches it to the PTY, which
-//! it creates when the page has none.
+//! it creates when the page has none, with `program`, `user` and `cwd`.
 
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use osb_client::{
 };
 use osb_protocol::{
     SandboxId,
+    error::code,
     execd::pty::{NewPty, PtyRole, close_code},
 };
 use serde::Deserialize;
@@ -27,9 +28,11 @@ use super::{
     super::audited::Noted,
     ConsoleState,
     bridge::{self, Refusal, Visit},
-    execd::{ExecdError, Execds},
+    daemons::{DaemonFailure, Daemons},
+    execd::ExecdError,
+    for_request::ForRequest,
+    session::Admitted,
 };
-use crate::{identity::Scope, sandbox};
 
 /// Longest time that execd may take to end a shell.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -51,6 +54,47 @@ pub(super) struct AttachQuery {
     /// 1: only watch the PTY.
     #[serde(default)]
     view: u8,
+    /// Program of a new PTY, in the place of execd's default shell.
+    program: Option<String>,
+    /// User of a new PTY.
+    user: Option<String>,
+    /// Directory of a new PTY.
+    cwd: Option<String>,
+}
+
+/// The PTY that a page asks for. execd starts a shell, which a program or `su` replaces.
+fn new_pty(query: &AttachQuery) -> Result<NewPty, String> {
+    let given = |text: &Option<String>| {
+        let text = text.as_deref().map(str::trim);
+        text.filter(|text| !text.is_empty()).map(str::to_owned)
+    };
+    let name = |field: &str, text: &Option<String>| match given(text) {
+        Some(name) if !is_name(&name) => Err(format!(
+            "{field}: only letters, digits and . _ / + -, and not - at the beginning"
+        )),
+        name => Ok(name),
+    };
+    let (program, user) = (name("shell", &query.program)?, name("user", &query.user)?);
+    let command = match (program, user) {
+        (None, None) => None,
+        (Some(program), None) => Some(format!("exec {program}")),
+        (None, Some(user)) => Some(format!("exec su {user}")),
+        // Without a path, `su` would look for the program in the directory.
+        (Some(program), Some(user)) => Some(format!(
+            "exec su -s \"$(command -v {program} || echo {program})\" {user}"
+        )),
+    };
+    Ok(NewPty {
+        cwd: given(&query.cwd),
+        command,
+        utf8: true,
+    })
+}
+
+/// Whether a shell takes this as one word that is no option.
+fn is_name(text: &str) -> bool {
+    let is_plain = |it: u8| it.is_ascii_alphanumeric() || b"._/+-".contains(&it);
+    text.bytes().all(is_plain) && !text.starts_with('-')
 }
 
 /// Opens the WebSocket of one terminal.
@@ -67,17 +111,23 @@ pub(super) async fn upgrade(
 async fn attach(execd: &ExecdClient, query: &AttachQuery) -> Result<ExecdSocket, Refusal> {
     let pty = match &query.pty {
         Some(pty) => pty.clone(),
-        // A 404 here means an execd without terminals, not a terminal that is gone.
-        None => execd
-            .create_pty(&NewPty {
-                utf8: true,
-                ..NewPty::default()
-            })
-            .await
-            .map_err(|error| Refusal {
+        None => {
+            let refuse = |error| Refusal {
                 code: close_code::REFUSED,
-                error: error.into(),
-            })?,
+                error,
+            };
+            let new = new_pty(query).map_err(|message| {
+                refuse(ExecdError::Refused(osb_client::ApiError {
+                    status: StatusCode::UNPROCESSABLE_ENTITY,
+                    code: code::INVALID_PARAMETER.to_owned(),
+                    message,
+                    request_id: None,
+                }))
+            })?;
+            // A 404 here means an execd without terminals, not a terminal that is gone.
+            let created = execd.create_pty(&new).await;
+            created.map_err(|error| refuse(error.into()))?
+        }
     };
     let how = Attach {
         since: query.since,
@@ -95,25 +145,21 @@ async fn attach(execd: &ExecdClient, query: &AttachQuery) -> Result<ExecdSocket,
 
 /// [`ShellBackend`] over execd.
 pub(super) struct Shells {
-    execds: Execds,
-    scope: Scope,
-    /// The act of the request.
-    noted: Noted,
+    daemons: Daemons,
+}
+
+impl ForRequest for Shells {
+    fn for_request(state: &ConsoleState, admitted: &Admitted, noted: Noted) -> Self {
+        Self {
+            daemons: Daemons::for_request(state, admitted, noted),
+        }
+    }
 }
 
 impl Shells {
-    pub(super) fn new(execds: Execds, scope: Scope, noted: Noted) -> Self {
-        Self {
-            execds,
-            scope,
-            noted,
-        }
-    }
-
-    async fn ended(&self, id: &SandboxId, pty: &str) -> Result<(), ExecdError> {
-        let tenant = self.execds.tenant(id, &self.scope).flatten();
-        self.noted.set_object(id.as_str(), tenant.as_deref());
-        let execd = self.execds.client(id, &self.scope)?;
+    async fn ended(&self, id: &SandboxId, pty: &str) -> Result<(), DaemonFailure> {
+        self.daemons.set_object(id);
+        let execd = self.daemons.execd(id)?;
         match timeout(ANSWER, execd.delete_pty(pty)).await? {
             Err(osb_client::Error::Api(refusal)) if refusal.status == StatusCode::NOT_FOUND => {
                 Ok(())
@@ -127,19 +173,8 @@ impl Shells {
 impl ShellBackend for Shells {
     async fn end(&self, id: &SandboxId, pty: &str) -> Result<(), ConsoleError> {
         let ended = self.ended(id, pty).await;
-        if let Some(act) = &self.noted.0 {
-            let failure = ended
-                .as_ref()
-                .err()
-                .map(|error| self.execds.answer_to(error));
-            act.settle(failure.map(|(status, code)| (status.as_u16(), code)));
-        }
-        ended.map_err(|error| match error {
-            ExecdError::Domain(sandbox::Error::NotFound(_)) => ConsoleError::NotFound,
-            error => ConsoleError::Refused {
-                message: error.to_string(),
-            },
-        })
+        self.daemons.settle(&ended);
+        ended.map_err(|failure| failure.shown(|error| error.to_string()))
     }
 }
 
@@ -176,6 +211,49 @@ mod tests {
         Router::new()
             .route("/pty", post(created))
             .route("/pty/p/ws", get(attach))
+    }
+
+    fn asked(program: &str, user: &str, cwd: &str) -> AttachQuery {
+        let given = |text: &str| Some(text.to_owned());
+        AttachQuery {
+            pty: None,
+            since: 0,
+            takeover: 0,
+            view: 0,
+            program: given(program),
+            user: given(user),
+            cwd: given(cwd),
+        }
+    }
+
+    #[test]
+    fn a_new_shell_has_the_program_the_user_and_the_directory_of_the_page() {
+        for (program, user, command) in [
+            ("", " ", None),
+            ("zsh", "", Some("exec zsh")),
+            ("", "www-data", Some("exec su www-data")),
+            (
+                "zsh",
+                "app",
+                Some("exec su -s \"$(command -v zsh || echo zsh)\" app"),
+            ),
+        ] {
+            let new = new_pty(&asked(program, user, "")).unwrap();
+            assert_eq!(new.command.as_deref(), command);
+            assert_eq!((new.cwd, new.utf8), (None, true));
+        }
+        let new = new_pty(&asked("", "", " /srv ")).unwrap();
+        assert_eq!(new.cwd.as_deref(), Some("/srv"));
+    }
+
+    #[test]
+    fn names_are_no_code() {
+        for name in ["a b", "-c", "$(id)", "a;b", "a`b`", "a\"b", "ä", "a\nb"] {
+            let why = new_pty(&asked(name, "", "")).unwrap_err();
+            assert!(why.starts_with("shell: "), "{why}");
+            let why = new_pty(&asked("", name, "")).unwrap_err();
+            assert!(why.starts_with("user: "), "{why}");
+        }
     }
 
     #[tokio::test]
@@ -244,5 +322,8 @@ mod tests {
             (code, &*reason),
             (close_code::REFUSED, "sandbox none not found")
         );
+        let (code, reason) = refusal("/console/terminal/a?user=a%3Bb").await;
+        assert_eq!(code, close_code::REFUSED);
+        assert!(reason.starts_with("user: "), "{reason}");
     }
 }

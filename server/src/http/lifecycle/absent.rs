@@ -28,7 +28,14 @@ const POST: MethodFilter = MethodFilter::POST;
 const PUT: MethodFilter = MethodFilter::PUT;
 
 /// Features that this release serves on runtimes that have them.
-const SERVED: [Feature; 2] = [Feature::Pause, Feature::Diagnostics];
+const SERVED: [Feature; 6] = [
+    Feature::Pause,
+    Feature::Snapshots,
+    Feature::Pools,
+    Feature::Templates,
+    Feature::NetworkPolicy,
+    Feature::Diagnostics,
+];
 
 /// Features with routes that not every server serves. Those of [`SERVED`] leave this list for
 /// runtimes that have them: a path can be routed only once.
@@ -64,15 +71,20 @@ const OPTIONAL: [Routes; 6] = [
         paths: &[
             ("/templates", GET.or(POST)),
             ("/templates/{id}", GET.or(DELETE)),
+            ("/templates/{id}/log", GET),
         ],
     },
     Routes {
         feature: Feature::NetworkPolicy,
         code: code::API_NOT_SUPPORTED,
-        paths: &[(
-            "/sandboxes/{id}/networkpolicy",
-            GET.or(PUT).or(MethodFilter::PATCH).or(DELETE),
-        )],
+        paths: &[
+            (
+                "/sandboxes/{id}/networkpolicy",
+                GET.or(PUT).or(MethodFilter::PATCH).or(DELETE),
+            ),
+            ("/sandboxes/{id}/networkpolicy/decisions", GET),
+            ("/sandboxes/{id}/networkpolicy/proposal", GET),
+        ],
     },
     Routes {
         feature: Feature::Diagnostics,

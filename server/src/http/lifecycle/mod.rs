@@ -6,8 +6,14 @@ mod diagnostics;
 mod endpoints;
 mod events;
 mod metrics;
+mod network_learning;
+mod network_policy;
 mod pause;
+mod pools;
 mod sandboxes;
+mod sidecar_refusals;
+mod snapshots;
+mod templates;
 
 use axum::Router;
 use osb_protocol::{Feature, FeatureSet};
@@ -30,6 +36,38 @@ pub(super) fn routes(features: FeatureSet) -> OpenApiRouter<AppState> {
         true => routes
             .routes(routes!(pause::pause))
             .routes(routes!(pause::resume)),
+        false => routes,
+    };
+    let routes = match features.contains(Feature::NetworkPolicy) {
+        true => routes
+            .routes(routes!(
+                network_policy::get,
+                network_policy::replace,
+                network_policy::merge,
+                network_policy::remove
+            ))
+            .routes(routes!(network_learning::decisions))
+            .routes(routes!(network_learning::proposal)),
+        false => routes,
+    };
+    let routes = match features.contains(Feature::Snapshots) {
+        true => routes
+            .routes(routes!(snapshots::take))
+            .routes(routes!(snapshots::list))
+            .routes(routes!(snapshots::get, snapshots::delete)),
+        false => routes,
+    };
+    let routes = match features.contains(Feature::Pools) {
+        true => routes
+            .routes(routes!(pools::create, pools::list))
+            .routes(routes!(pools::get, pools::update, pools::delete)),
+        false => routes,
+    };
+    let routes = match features.contains(Feature::Templates) {
+        true => routes
+            .routes(routes!(templates::create, templates::list))
+            .routes(routes!(templates::get, templates::delete))
+            .routes(routes!(templates::log)),
         false => routes,
     };
     match features.contains(Feature::Diagnostics) {

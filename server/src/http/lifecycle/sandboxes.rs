@@ -49,7 +49,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
         (status = 401, description = "The API key is missing or wrong", body = ErrorBody),
         (status = 403, description = "The role does not allow it, or a quota is used up", body = ErrorBody),
         (status = 404, description = "There is no such snapshot, or no snapshots at all", body = ErrorBody),
-        (status = 409, description = "The sandbox of this key is gone", body = ErrorBody),
+        (status = 409, description = "The sandbox of this key is gone, or the snapshot is not ready", body = ErrorBody),
         (status = 422, description = "Fields have the wrong type or range, or the key was used for another body", body = ErrorBody),
         (status = 500, description = "The runtime cannot make it", body = ErrorBody),
         (status = 503, description = "The runtime or the store is away", body = ErrorBody),
@@ -63,6 +63,8 @@ pub(super) async fn create(
 ) -> Response {
     let hold = recipient.hold();
     let made = make(&caller, recipient, &headers, body).await;
+    let wait = caller.service.pool_acquisition();
+    let made = made.map_err(|error| error.after_pool(wait));
     let mut response = made.unwrap_or_else(IntoResponse::into_response);
     if let Some(hold) = hold {
         response.extensions_mut().insert(hold);
@@ -131,18 +133,7 @@ pub(super) async fn list(
 }
 
 fn list_query(query: &Query) -> Result<ListQuery, ApiError> {
-    let page = query.number("page", 1, 1..=usize::MAX);
-    let page_size = query.number("pageSize", PAGE_SIZE, 1..=PAGE_SIZE_MAX);
-    let (page, page_size) = match (page, page_size) {
-        (Ok(page), Ok(page_size)) => (page, page_size),
-        (page, page_size) => {
-            let errors = [page.err(), page_size.err()]
-                .into_iter()
-                .flatten()
-                .collect();
-            return Err(ApiError::invalid(errors));
-        }
-    };
+    let (page, page_size) = query.page(PAGE_SIZE, PAGE_SIZE_MAX)?;
     let metadata = MetadataFilter::parse(query.last("metadata").unwrap_or_default());
     let metadata = metadata.map_err(|error| {
         let code = osb_protocol::error::code::INVALID_METADATA_FORMAT;

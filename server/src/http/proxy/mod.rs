@@ -14,6 +14,7 @@
 mod answers;
 mod page;
 mod preview;
+mod sidecar;
 mod silence;
 mod ways_in;
 mod websocket;
@@ -36,6 +37,7 @@ use secrecy::ExposeSecret;
 use tracing::debug;
 
 pub use self::preview::{Previews, router as preview_router};
+pub(super) use self::sidecar::{SidecarPath, to_sidecar};
 use self::{
     page::Page,
     silence::Held,
@@ -74,6 +76,9 @@ const KEEP_PER_BACKEND: usize = 32;
 /// Close reason of a WebSocket that needs the sandbox's token.
 const NO_SECURE_ACCESS: &str = "missing or invalid secure access token";
 const EXECD_TOKEN: HeaderName = HeaderName::from_static(headers::EXECD_ACCESS_TOKEN);
+/// Token of the egress sidecar. The client's own is forwarded; this server never adds it to a
+/// proxied request.
+const EGRESS_TOKEN: HeaderName = HeaderName::from_static(headers::EGRESS_AUTH);
 const SECURE_ACCESS: HeaderName = HeaderName::from_static(headers::SECURE_ACCESS);
 const ACCESS_RENEW: HeaderName = HeaderName::from_static(headers::ACCESS_RENEW);
 /// The only value of [`ACCESS_RENEW`].
@@ -344,6 +349,7 @@ fn has_token(record: Option<&Record>, given: &HeaderMap) -> bool {
         let origin = &record.facts.origin;
         matches(EXECD_TOKEN, origin.token.as_ref())
             || matches(SECURE_ACCESS, origin.secure_access.as_ref())
+            || matches(EGRESS_TOKEN, origin.egress_token.as_ref())
     })
 }
 

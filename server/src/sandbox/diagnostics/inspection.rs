@@ -94,6 +94,10 @@ fn describe(page: &mut Page, container: &Inspection) {
     page.line("Created", time(container.created));
     page.line("Started", time(container.started));
     page.line("Finished", time(container.finished));
+    page.line(
+        "Runtime",
+        container.oci_runtime.as_deref().unwrap_or_default(),
+    );
     page.line("Error", container.error.as_deref().unwrap_or_default());
     page.section("Resources");
     page.item(format_args!("CPU: {}", cores(container.nano_cpus)));
@@ -158,6 +162,7 @@ mod tests {
         let container = Inspection {
             container: "0123456789abcdef".to_owned(),
             exit_code: Some(3),
+            oci_runtime: Some("runsc".to_owned()),
             nano_cpus: Some(1_500_000_000),
             memory_bytes: Some(256 << 20),
             networks: vec![("n".to_owned(), "172.20.0.2".to_owned())],
@@ -170,6 +175,7 @@ mod tests {
             "Container ID:  0123456789ab",
             "Exit Code:     3",
             "OOMKilled:     false",
+            "Runtime:       runsc",
             "  CPU: 1.50 cores",
             "  Memory: 256 MiB",
             "  PIDs: unlimited",

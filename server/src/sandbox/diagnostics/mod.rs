@@ -5,6 +5,7 @@
 
 mod events;
 mod inspection;
+mod raw;
 mod since;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use osb_runtime::{
 use osb_service::ErrorChain;
 use osb_store::{HistoryEntry, Outcome};
 use secrecy::ExposeSecret;
+use serde_json::Value;
 use tracing::warn;
 
 pub use events::Event;
@@ -121,6 +123,33 @@ impl Service {
                 Ok(without_tokens(&record, page))
             }
         }
+    }
+
+    /// A sandbox as the API shows it, and its container, as JSON.
+    ///
+    /// # Errors
+    /// When the sandbox does not exist or the runtime fails.
+    pub async fn diagnostic_raw(&self, id: &SandboxId) -> Result<Value, Error> {
+        match self.subject(id).await? {
+            Subject::Remembered(entry) => Ok(raw::of_history(&entry)),
+            Subject::Known(record) => {
+                let container = self.inspect(id).await?;
+                let mut value = raw::of_record(&record, container.as_ref());
+                raw::each_text(&mut value, &|text| without_tokens(&record, text));
+                Ok(value)
+            }
+        }
+    }
+
+    /// What the runtime says now of the container: its state in the runtime's word, and whether its
+    /// process exists. `None` while there is no container.
+    ///
+    /// # Errors
+    /// When the sandbox does not exist or the runtime fails.
+    pub async fn container_now(&self, id: &SandboxId) -> Result<Option<(String, bool)>, Error> {
+        self.get(id)?;
+        let container = self.inspect(id).await?;
+        Ok(container.map(|it| (it.status, it.is_running)))
     }
 
     /// All of it in one text. A section that fails says so, and the others stay.

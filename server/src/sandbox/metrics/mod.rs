@@ -3,8 +3,11 @@
 //! One task samples all sandboxes each ten seconds, and those that a client watches each second. It
 //! writes to the store each minute; what a sandbox used is kept after its end.
 
+mod recent;
 mod recording;
 mod series;
+
+pub use recent::{RECENT, RecentUse};
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -21,7 +24,7 @@ use osb_protocol::{
 };
 use osb_runtime::{Metering, Phase};
 use osb_service::ErrorChain;
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::{Notify, broadcast, watch};
 use tracing::warn;
 
 use self::{
@@ -76,6 +79,8 @@ pub(super) struct Metrics {
     started: WireTime,
     /// The ten seconds in which all sandboxes were sampled last.
     last_full: AtomicI64,
+    /// The same, once their samples are recorded.
+    sampled: watch::Sender<i64>,
 }
 
 impl Default for Metrics {
@@ -86,6 +91,7 @@ impl Default for Metrics {
             watcher_came: Notify::new(),
             started: now(),
             last_full: AtomicI64::new(0),
+            sampled: watch::Sender::new(0),
         }
     }
 }
@@ -159,6 +165,11 @@ pub(super) fn start(service: Service) {
             service.store_metrics().await;
         }
     });
+}
+
+/// Whether sandboxes in this phase are sampled.
+fn is_sampled(phase: Phase) -> bool {
+    matches!(phase, Phase::Running | Phase::Paused)
 }
 
 /// Time until the next sample. Samples are aligned to their steps.
@@ -256,6 +267,10 @@ impl Service {
         let is_full = metrics.last_full.swap(slot, Ordering::Relaxed) != slot;
         let mut targets = self.targets(|id| is_full || watched.contains(id));
         if targets.is_empty() {
+            if is_full {
+                // The last ones may have ended: clients show nothing of them any more.
+                metrics.sampled.send_replace(slot);
+            }
             return;
         }
         let failed = self.load_recordings(&targets).await;
@@ -277,6 +292,10 @@ impl Service {
                 let _ = watchers.send(on_wire(at, &sample));
             }
         }
+        drop((recordings, watchers));
+        if is_full {
+            metrics.sampled.send_replace(slot);
+        }
     }
 
     fn targets(&self, wanted: impl Fn(&SandboxId) -> bool) -> Vec<Target> {
@@ -285,8 +304,7 @@ impl Service {
         let targets = records.iter().filter_map(|record| {
             let facts = &record.facts;
             let (phase, since) = facts.phase?;
-            let runs = matches!(phase, Phase::Running | Phase::Paused);
-            (runs && wanted(&facts.origin.id)).then(|| Target {
+            (is_sampled(phase) && wanted(&facts.origin.id)).then(|| Target {
                 id: facts.origin.id.clone(),
                 started_us: (phase == Phase::Running).then(|| since.unix_us()),
                 is_old: facts.origin.created_at < started,

@@ -221,6 +221,16 @@ impl Recording {
         self.coarse.unstored = covered.coarse.min(self.coarse.series.next_slot());
     }
 
+    /// The last samples at [`FINE_STEP`], up to this many; the latest one is the last.
+    pub(super) fn last(&self, count: usize) -> Vec<Sample> {
+        let series = &self.fine.series;
+        let before = i64::try_from(count.saturating_sub(1)).unwrap_or_default();
+        let (end, latest) = (series.next_slot(), self.latest);
+        let (_, points) = series.range(end - before, end);
+        let samples = points.into_iter().map(Sample::from);
+        samples.chain([latest]).collect()
+    }
+
     /// The samples of a step of [`FINE_STEP`] or [`COARSE_STEP`], and the Unix seconds of the first.
     pub(super) fn samples(&self, step: i64) -> (i64, Vec<Sample>) {
         let series = match step {
@@ -314,6 +324,21 @@ fn sample(at_us: i64, usage: &Usage, before: Option<(i64, Usage)>) -> Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_samples_end_with_the_latest() {
+        let mut recording = Recording::new();
+        for step in 0..40 {
+            let at = START + step * FINE_STEP;
+            recording.add(at * SECOND, usage(step * FINE_STEP), None);
+        }
+        let last = recording.last(5);
+        assert_eq!(last.len(), 5);
+        assert!(last.iter().all(|sample| sample.cpu_cores == Some(0.5)));
+        assert_eq!(last[4], recording.latest());
+        assert_eq!(recording.last(100).len(), 40);
+        assert_eq!(Recording::new().last(5).len(), 1, "nothing is known yet");
+    }
 
     const SECOND: i64 = 1_000_000;
     /// A multiple of the longest stretch.

@@ -8,40 +8,55 @@
 //! All fields at fault are reported at once, whichever rule they break. A 422 therefore also has the
 //! rules about sandboxes that the readable members break.
 
+pub(super) mod claimed;
 mod cross;
+mod network_policy;
 mod normalise;
 mod rules;
 mod schema;
+mod template;
 mod unread;
 mod volumes;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use osb_protocol::{
     Feature, FeatureSet, FieldError, error::Loc, labels, lifecycle::CreateSandboxRequest,
 };
-use osb_runtime::CreateSpec;
+use osb_runtime::{CreateSpec, SecureKind};
 use serde_json::Value;
 
-use super::Error;
+pub use self::{
+    network_policy::{policy_text, wrong_members},
+    template::{NewTemplate, TemplateRules, template},
+};
+use super::{Error, StorageRules};
 
 /// Most fields that one answer reports: a body of a million mistakes must not become an answer of a
 /// hundred megabytes.
 const REPORTED: usize = 64;
+/// Longest argument and longest `NAME=value` that Linux passes to a program, in bytes.
+const ARGUMENT_MAX: usize = (128 << 10) - 1;
 
 /// What the rules depend on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Rules {
     /// Name of the runtime.
     pub runtime: &'static str,
     /// What the runtime can do that not every runtime can.
     pub features: FeatureSet,
+    /// What sandboxes run under, if not as plain containers.
+    pub secure: Option<SecureKind>,
     /// Longest `timeout`, in seconds.
     pub max_timeout_seconds: Option<i64>,
     /// Whether every execd gets a token.
     pub execd_auth: bool,
     /// Whether a sandbox may ask for the rights that isolated sessions take.
     pub execd_isolation: bool,
+    /// The network policy of sandboxes whose request has none, as JSON.
+    pub default_policy: Option<Arc<str>>,
+    /// Which volumes a sandbox may have.
+    pub storage: StorageRules,
 }
 
 impl Rules {
@@ -86,9 +101,11 @@ pub fn request(body: Value, rules: &Rules) -> Result<Checked, Error> {
             let path: Vec<String> = error.path().iter().map(ToString::to_string).collect();
             Error::Invalid(vec![FieldError::body("value_error", path, "is not valid")])
         })?;
+    let spec = rules::spec(request, rules).map_err(Error::Broken)?;
+    let has_policy = spec.network_policy.is_some();
     Ok(Checked {
-        spec: rules::spec(request, rules).map_err(Error::Broken)?,
-        unread: unread::members(&body),
+        unread: unread::members(&body, has_policy),
+        spec,
     })
 }
 

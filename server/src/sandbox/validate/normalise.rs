@@ -6,9 +6,9 @@ use std::num::IntErrorKind;
 use serde_json::{Map, Value};
 
 /// Integer members of structured objects.
-const INTEGERS: [&str; 2] = ["timeout", "timeoutSeconds"];
+const INTEGERS: [&str; 3] = ["timeout", "timeoutSeconds", "warmupSeconds"];
 /// Objects whose members are fields of the API; the members of other objects are the user's.
-const STRUCTURED: [&str; 13] = [
+const STRUCTURED: [&str; 15] = [
     "image",
     "auth",
     "platform",
@@ -22,11 +22,13 @@ const STRUCTURED: [&str; 13] = [
     "lifecycle",
     "preStart",
     "periodic",
+    "readiness",
+    "build",
 ];
 /// Members of hooks whose blanks at both ends mean nothing (contract: lifecycle §A2).
 const TRIMMED: [&str; 2] = ["name", "schedule"];
 
-/// Normalises a create request to the spelling of the schema.
+/// Normalises a request for a sandbox or a template to the spelling of its schema.
 pub(super) fn create(body: Value) -> Value {
     match body {
         Value::Object(members) => {
@@ -110,7 +112,8 @@ fn integer(value: &mut Value) {
     }
 }
 
-fn camel_case(name: &str) -> String {
+/// The name in the schema of a member, however a client may spell it.
+pub(super) fn camel_case(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     let mut upper = false;
     for c in name.chars() {

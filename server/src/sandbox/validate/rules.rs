@@ -3,23 +3,25 @@
 use std::collections::BTreeMap;
 
 use osb_protocol::{
-    Feature, SandboxId, WireTime,
+    Feature, WireTime,
     execd::HOOKS_ENV,
     labels,
-    lifecycle::{CreateSandboxRequest, LifecycleHooks, Platform},
+    lifecycle::{CreateSandboxRequest, LifecycleHooks, Platform, Volume},
     resources::ResourceLimits,
 };
-use osb_runtime::{CreateSpec, Expiry, Origin, SERVER_VARIABLES, Source};
-use rand::RngExt;
-use secrecy::SecretString;
+use osb_runtime::{
+    CreateSpec, Expiry, NetworkPolicy, Origin, SERVER_VARIABLES, Source, new_id, new_token,
+};
 
-use super::{Rules, volumes};
+use super::{ARGUMENT_MAX, Rules, claimed, network_policy, volumes};
 use crate::sandbox::{Error, lifecycle::now};
 
 const RENEW_EXTEND: &str = "access.renew.extend.seconds";
 /// Fewest and most seconds that an access may add.
 const RENEW_RANGE: std::ops::RangeInclusive<u32> = 300..=86_400;
 const POOL_REF: &str = "poolRef";
+/// Rule of what a sandbox must have from its start (contract: Kubernetes K1).
+const NOT_WITH_POOL: &str = "must not be given with extensions.poolRef";
 const ISOLATION: &str = "bootstrap.execd.isolation";
 /// The only value of [`ISOLATION`].
 const ISOLATION_ON: &str = "enable";
@@ -29,33 +31,14 @@ const CPU_MIN: i64 = 10_000_000;
 const MEMORY_MIN: i64 = 6 << 20;
 /// What a sandbox from a snapshot runs when the request names nothing (contract: lifecycle §9.5).
 const RESTORED_ENTRYPOINT: [&str; 3] = ["tail", "-f", "/dev/null"];
-/// Prefix of the variables of the egress sidecar.
-const EGRESS_ENV: &str = "OPENSANDBOX_EGRESS_";
-/// Variable of the sidecar that the sandbox gets as well.
-const EGRESS_TRANSPARENT: &str = "OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT";
-/// The other variables of the sidecar that a request may set (contract: lifecycle §A9).
-const EGRESS_ALLOWED: [&str; 10] = [
-    "OPENSANDBOX_EGRESS_LOG_LEVEL",
-    "OPENSANDBOX_EGRESS_DNS_UPSTREAM_TIMEOUT",
-    "OPENSANDBOX_EGRESS_MITMPROXY_SSL_INSECURE",
-    "OPENSANDBOX_EGRESS_MITMPROXY_EXTRA_PORTS",
-    "OPENSANDBOX_EGRESS_DENY_WEBHOOK",
-    "OPENSANDBOX_EGRESS_METRICS_EXTRA_ATTRS",
-    "OPENSANDBOX_EGRESS_CREDENTIAL_VAULT_REQUIRE_TLS",
-    "OPENSANDBOX_EGRESS_CREDENTIAL_VAULT_REQUIRE_SCOPED_MATCH",
-    "OPENSANDBOX_EGRESS_CREDENTIAL_VAULT_TRUSTED_PROXY_CIDRS",
-    "OPENSANDBOX_EGRESS_POLICY_FILE",
-];
-/// Longest argument and longest `NAME=value` that Linux passes to a program, in bytes.
-pub(super) const ARGUMENT_MAX: usize = (128 << 10) - 1;
 
 /// The rules that a request breaks so far, at most [`super::REPORTED`].
 #[derive(Debug, Default)]
-struct Broken(Vec<Error>);
+pub(super) struct Broken(pub(super) Vec<Error>);
 
 impl Broken {
     /// Notes the rule that a result says is broken.
-    fn note<T>(&mut self, checked: Result<T, Error>) -> Option<T> {
+    pub(super) fn note<T>(&mut self, checked: Result<T, Error>) -> Option<T> {
         match checked {
             Ok(value) => Some(value),
             Err(error) => {
@@ -65,7 +48,7 @@ impl Broken {
         }
     }
 
-    fn add(&mut self, errors: impl IntoIterator<Item = Error>) {
+    pub(super) fn add(&mut self, errors: impl IntoIterator<Item = Error>) {
         let room = super::REPORTED.saturating_sub(self.0.len());
         self.0.extend(errors.into_iter().take(room));
     }
@@ -85,17 +68,30 @@ pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<Creat
     let pool = given(&request.extensions.get(POOL_REF).cloned());
     for (feature, is_asked_for) in [
         (Feature::Snapshots, snapshot.is_some()),
+        (Feature::Templates, template.is_some()),
         (Feature::LifecycleHooks, request.lifecycle.is_some()),
         (Feature::Pools, pool.is_some()),
     ] {
         broken.note(rules.require(feature, is_asked_for));
     }
-    if template.is_some() {
-        // No runtime of this release has a source for them.
-        broken.add([Error::Unsupported {
-            feature: Feature::Templates,
-            runtime: rules.runtime,
-        }]);
+    // Where there are no pools, that is said alone.
+    let from_pool = pool.is_some() && rules.features.contains(Feature::Pools);
+    for (field, is_given) in [
+        ("networkPolicy", request.network_policy.is_some()),
+        ("secureAccess", request.secure_access),
+        ("volumes", !request.volumes.is_empty()),
+    ] {
+        if is_given && from_pool {
+            broken.add([Error::rule(field, NOT_WITH_POOL)]);
+        }
+    }
+    if template.is_some() && from_pool {
+        // With a template it names a pool of another kind (contract: lifecycle §4.1).
+        let rule = "must not be given with templateId: it would name a pool of micro-VMs";
+        broken.add([extension_rule(POOL_REF, rule.to_owned())]);
+    }
+    if isolation == Some(true) && from_pool {
+        broken.add([extension_rule(ISOLATION, NOT_WITH_POOL.to_owned())]);
     }
     let entrypoint = match (request.entrypoint, &snapshot, &pool) {
         (None, Some(_), _) => Some(RESTORED_ENTRYPOINT.map(str::to_owned).to_vec()),
@@ -114,32 +110,53 @@ pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<Creat
     let created_at = now();
     let expiry = broken.note(expiry(request.timeout, created_at, rules));
     broken.note(rules.require(Feature::SecureAccess, request.secure_access));
-    broken.note(rules.require(Feature::NetworkPolicy, request.network_policy.is_some()));
+    let mut wrong = Vec::new();
+    // A sandbox of a pool has what it was started with.
+    let policy = match pool {
+        Some(_) => None,
+        None => network_policy::text(request.network_policy.as_ref(), rules, &mut wrong),
+    };
+    let has_policy = policy.is_some();
+    let proxy = request.credential_proxy;
+    wrong.extend(network_policy::interception(
+        proxy,
+        &request.env,
+        has_policy,
+    ));
+    broken.add(wrong);
     let resources = request.resource_limits.unwrap_or_default();
     let limits = limits(&resources, &mut broken);
     environment(&request.env, &mut broken);
+    if pool.is_some() {
+        let entrypoint = entrypoint.as_deref().unwrap_or_default();
+        broken.add(claimed::check(entrypoint, &request.env));
+    }
     let lifecycle = match request.lifecycle {
         Some(hooks) => broken.note(hooks_text(&hooks)),
         None => None,
     };
     broken.note(rules.require(Feature::Volumes, !request.volumes.is_empty()));
-    broken.add(volumes::check(&request.volumes));
-    let (source, auth) = match (snapshot, pool, request.image) {
-        (Some(snapshot), _, _) => (Some(Source::Snapshot(snapshot)), None),
-        (None, Some(pool), _) => (Some(Source::Pool(pool)), None),
-        // The rule about templates is noted already.
-        (None, None, _) if template.is_some() => (None, None),
-        (None, None, None) => (broken.note(Err(Error::rule("image", "is required"))), None),
-        (None, None, Some(image)) => {
-            let reference = broken.note(reference(&image.uri));
+    broken.add(volumes::check(&request.volumes, &rules.storage));
+    let volumes = volumes::normalised(request.volumes);
+    let (source, auth) = match (template, snapshot, pool, request.image) {
+        (Some(template), ..) => (Some(Source::Template(template)), None),
+        (None, Some(snapshot), ..) => (Some(Source::Snapshot(snapshot)), None),
+        (None, None, Some(pool), _) => (Some(Source::Pool(pool)), None),
+        (None, None, None, None) => (broken.note(Err(Error::rule("image", "is required"))), None),
+        (None, None, None, Some(image)) => {
+            let reference = broken.note(reference("image.uri", &image.uri));
             (reference.map(Source::Image), image.auth)
         }
     };
     let mut env = request.env;
+    let network_policy = policy.map(|rules| NetworkPolicy {
+        rules,
+        variables: network_policy::variables(&env),
+    });
     // Without a sidecar they have no effect (contract: lifecycle §A9).
-    env.retain(|name, _| !name.starts_with(EGRESS_ENV) || name == EGRESS_TRANSPARENT);
+    env.retain(|name, _| !network_policy::is_of_sidecar(name));
     let origin = |source, entrypoint, expiry, renew_extend_seconds| Origin {
-        id: SandboxId::new(uuid::Uuid::new_v4().to_string()),
+        id: new_id(),
         created_at,
         source,
         platform,
@@ -149,11 +166,14 @@ pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<Creat
         extensions: echoed(request.extensions),
         expiry,
         renew_extend_seconds,
-        token: rules.execd_auth.then(token),
-        secure_access: request.secure_access.then(token),
+        token: rules.execd_auth.then(new_token),
+        secure_access: request.secure_access.then(new_token),
+        egress_token: has_policy.then(new_token),
         hooks: lifecycle.is_some(),
+        volumes: volumes.iter().map(Volume::without_credentials).collect(),
         tenant: None,
         owner: None,
+        pool: None,
     };
     match (source, entrypoint, expiry, renew_extend_seconds, isolation) {
         (Some(source), Some(entrypoint), Some(expiry), Some(renew), Some(isolation))
@@ -166,6 +186,10 @@ pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<Creat
                 limits,
                 lifecycle,
                 isolation,
+                waits: false,
+                network_policy,
+                prepared: None,
+                volumes,
             })
         }
         _ => Err(broken.0),
@@ -187,7 +211,7 @@ fn expiry(timeout: Option<i64>, created_at: WireTime, rules: &Rules) -> Result<E
         .ok_or_else(|| Error::rule("timeout", "must end before the year 10000"))
 }
 
-fn limits(resources: &BTreeMap<String, String>, broken: &mut Broken) -> ResourceLimits {
+pub(super) fn limits(resources: &BTreeMap<String, String>, broken: &mut Broken) -> ResourceLimits {
     let limits = ResourceLimits::parse(resources).unwrap_or_else(|unreadable| {
         // The other amounts are checked all the same.
         let mut readable = resources.clone();
@@ -245,7 +269,13 @@ fn isolation(extensions: &BTreeMap<String, String>, rules: &Rules) -> Result<boo
     let wrong = |rule| Err(extension_rule(ISOLATION, rule));
     match extensions.get(ISOLATION).map(String::as_str) {
         None => Ok(false),
-        Some(ISOLATION_ON) if rules.execd_isolation => Ok(true),
+        Some(ISOLATION_ON) if rules.execd_isolation => match rules.secure {
+            Some(secure) if !secure.isolates_sessions() => wrong(format!(
+                "is not available under {secure} (secure_runtime.type): execd cannot isolate \
+                 sessions there"
+            )),
+            _ => Ok(true),
+        },
         Some(ISOLATION_ON) => {
             let rule = "needs the role service_admin, and runtime.execd_isolation on the server";
             wrong(rule.to_owned())
@@ -254,7 +284,7 @@ fn isolation(extensions: &BTreeMap<String, String>, rules: &Rules) -> Result<boo
     }
 }
 
-fn entrypoint(given: Option<Vec<String>>) -> Result<Vec<String>, Error> {
+pub(super) fn entrypoint(given: Option<Vec<String>>) -> Result<Vec<String>, Error> {
     let words = given.unwrap_or_default();
     let Some(first) = words.first() else {
         return Err(Error::Entrypoint("is required"));
@@ -295,15 +325,14 @@ fn normalise_platform(given: &Platform, rules: &Rules, broken: &mut Broken) -> P
     Platform { os, arch }
 }
 
-fn environment(env: &BTreeMap<String, Option<String>>, broken: &mut Broken) {
+pub(super) fn environment(env: &BTreeMap<String, Option<String>>, broken: &mut Broken) {
     for (key, value) in env {
         let wrong = |rule: &str| Error::Entry {
             map: "env",
             key: key.clone(),
             rule: rule.to_owned(),
         };
-        let is_egress = key.starts_with(EGRESS_ENV) && key != EGRESS_TRANSPARENT;
-        if is_egress && !EGRESS_ALLOWED.contains(&key.as_str()) {
+        if network_policy::is_of_sidecar(key) && !network_policy::is_allowed(key) {
             broken.add([wrong(
                 "is not a setting of the egress sidecar that requests may change",
             )]);
@@ -326,16 +355,20 @@ fn environment(env: &BTreeMap<String, Option<String>>, broken: &mut Broken) {
     }
 }
 
-fn reference(image: &str) -> Result<String, Error> {
+pub(super) fn reference(field: &str, image: &str) -> Result<String, Error> {
     let image = image.trim();
-    osb_protocol::image::check(image).map_err(|rule| Error::rule("image.uri", rule.to_string()))?;
+    osb_protocol::image::check(image).map_err(|rule| Error::rule(field, rule.to_string()))?;
     Ok(image.to_owned())
 }
 
-/// Whether a variable reaches the sandbox as the request has it.
+/// Whether a variable has an effect in a sandbox without a network policy.
 pub(super) fn reads_variable(name: &str) -> bool {
-    let is_egress = name.starts_with(EGRESS_ENV) && name != EGRESS_TRANSPARENT;
-    !is_egress && !SERVER_VARIABLES.contains(&name)
+    !network_policy::is_of_sidecar(name) && reads_variable_with_policy(name)
+}
+
+/// Whether a variable has an effect in a sandbox with a network policy, or on its sidecar.
+pub(super) fn reads_variable_with_policy(name: &str) -> bool {
+    !SERVER_VARIABLES.contains(&name)
 }
 
 /// Whether an extension means something here; any other is accepted and passed over.
@@ -351,15 +384,4 @@ fn is_echoed(key: &str) -> bool {
 fn echoed(mut extensions: BTreeMap<String, String>) -> BTreeMap<String, String> {
     extensions.retain(|key, _| is_echoed(key));
     extensions
-}
-
-/// 256 random bits that open one sandbox.
-fn token() -> SecretString {
-    let bytes: [u8; 32] = rand::rng().random();
-    SecretString::from(
-        bytes
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>(),
-    )
 }

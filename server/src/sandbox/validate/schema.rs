@@ -10,10 +10,23 @@ use jsonschema::{
 use osb_protocol::{FieldError, error::Loc};
 use serde_json::Value;
 
+use super::REPORTED;
+
+/// Kind of an error about an unknown member.
+pub(super) const UNKNOWN: &str = "extra_forbidden";
+/// Its rule.
+const NOT_KNOWN: &str = "is not a known member";
+
 /// The schema of a request to create.
 pub(super) static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     let schema = serde_json::from_str(include_str!("create.schema.json"));
     schema.expect("the schema beside this file is JSON")
+});
+
+static TEMPLATE: LazyLock<Validator> = LazyLock::new(|| {
+    let schema = serde_json::from_str(include_str!("template.schema.json"));
+    let schema: Value = schema.expect("the schema beside this file is JSON");
+    jsonschema::validator_for(&schema).expect("the schema beside this file is a schema")
 });
 
 static CREATE: LazyLock<Validator> = LazyLock::new(|| {
@@ -25,16 +38,35 @@ pub(super) fn check(body: &Value) -> impl Iterator<Item = FieldError> {
     CREATE.iter_errors(body).map(|error| field_error(&error))
 }
 
-/// The error in the contract's form. Values are never repeated: they may be secrets.
-fn field_error(error: &ValidationError<'_>) -> FieldError {
-    let mut path: Vec<Loc> = error
-        .instance_path()
-        .iter()
+/// All members of a template that break its schema, each unknown one on its own.
+pub(super) fn check_template(body: &Value) -> impl Iterator<Item = FieldError> {
+    TEMPLATE.iter_errors(body).flat_map(|error| {
+        let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() else {
+            return vec![field_error(&error)];
+        };
+        let place = place(&error);
+        let each = unexpected.iter().take(REPORTED).map(|name| {
+            let path = place.iter().cloned().chain([Loc::Name(name.clone())]);
+            FieldError::body(UNKNOWN, path, NOT_KNOWN)
+        });
+        each.collect()
+    })
+}
+
+/// Where the value is that an error is about.
+fn place(error: &ValidationError<'_>) -> Vec<Loc> {
+    let segments = error.instance_path().iter();
+    segments
         .map(|segment| match segment {
             LocationSegment::Property(name) => Loc::Name(name.into_owned()),
             LocationSegment::Index(index) => Loc::Index(index),
         })
-        .collect();
+        .collect()
+}
+
+/// The error in the contract's form. Values are never repeated: they may be secrets.
+fn field_error(error: &ValidationError<'_>) -> FieldError {
+    let mut path = place(error);
     let (kind, message) = match error.kind() {
         ValidationErrorKind::Required { property } => {
             path.push(Loc::Name(property.as_str().unwrap_or_default().to_owned()));
@@ -44,7 +76,7 @@ fn field_error(error: &ValidationError<'_>) -> FieldError {
             if let [name] = unexpected.as_slice() {
                 path.push(Loc::Name(name.clone()));
             }
-            ("extra_forbidden", "is not a known member".to_owned())
+            (UNKNOWN, NOT_KNOWN.to_owned())
         }
         ValidationErrorKind::Type { kind } => type_error(kind),
         ValidationErrorKind::Minimum { limit } => {

@@ -6,13 +6,16 @@ use serde_json::Value;
 
 use super::{rules, schema};
 
+/// Members of named volumes that only Kubernetes has a use for.
+const CLAIM_UNREAD: [&str; 3] = ["storageClass", "storage", "accessModes"];
 /// Most names that are reported.
 const NAMES_MAX: usize = 16;
 /// Longest part of a name that is reported, in characters.
 const NAME_LENGTH_MAX: usize = 64;
 
-/// Dotted names of the members without effect, in a normalised request.
-pub(super) fn members(body: &Value) -> Vec<String> {
+/// Dotted names of the members without effect, in a normalised request for a sandbox with a network
+/// policy or without one.
+pub(super) fn members(body: &Value, has_policy: bool) -> Vec<String> {
     let mut names = Vec::new();
     unknown(&schema::SCHEMA, body, "", &mut names);
     let mut in_map = |map: &str, is_read: fn(&str) -> bool| {
@@ -27,9 +30,23 @@ pub(super) fn members(body: &Value) -> Vec<String> {
         ResourceLimits::KEYS.contains(&name)
     });
     in_map("extensions", rules::reads_extension);
-    in_map("env", rules::reads_variable);
+    in_map(
+        "env",
+        match has_policy {
+            true => rules::reads_variable_with_policy,
+            false => rules::reads_variable,
+        },
+    );
     if body.get("resourceRequests").is_some() {
         names.push("resourceRequests".to_owned());
+    }
+    let volumes = body.get("volumes").and_then(Value::as_array);
+    for (index, volume) in volumes.into_iter().flatten().enumerate() {
+        let claim = volume.get("pvc");
+        let given = CLAIM_UNREAD
+            .iter()
+            .filter(|name| claim.is_some_and(|claim| claim.get(**name).is_some()));
+        names.extend(given.map(|name| format!("volumes.{index}.pvc.{name}")));
     }
     names.truncate(NAMES_MAX);
     for name in &mut names {
@@ -87,6 +104,7 @@ mod tests {
             "metadata": {"any": "name"},
             "resourceLimits": {"cpu": "1", "memroy": "1Gi"},
             "resourceRequests": {"cpu": "1"},
+            "volumes": [{"name": "a", "mountPath": "/a", "pvc": {"claimName": "c", "storage": "1Gi"}}],
             "networkPolicy": {"egress": [{"action": "allow", "target": "a", "port": 1}]},
             "extensions": {
                 "access.renew.extend.seconds": "300", "poolRef": "", "opensandbox.extensions.a": "1",
@@ -94,7 +112,7 @@ mod tests {
                 "bootstrap.execd.isolated": "enable",
             },
         });
-        let mut names = members(&body);
+        let mut names = members(&body, true);
         names.sort_unstable();
         assert_eq!(
             names,
@@ -106,6 +124,7 @@ mod tests {
                 "resourceLimits.memroy",
                 "resourceRequests",
                 "timeot",
+                "volumes.0.pvc.storage",
             ]
         );
     }
@@ -116,7 +135,7 @@ mod tests {
         for n in 0..1000 {
             body.insert(format!("{n:0>1000}"), json!(1));
         }
-        let names = members(&Value::Object(body));
+        let names = members(&Value::Object(body), false);
         assert_eq!(names.len(), NAMES_MAX);
         assert!(
             names.iter().all(|name| name.len() == NAME_LENGTH_MAX),

@@ -34,11 +34,37 @@ impl DockerRuntime {
             let Some(main) = self.originals.main(&id).filter(|_| is_known) else {
                 continue;
             };
+            // The engine freezes it for a moment, alone.
+            if self.capturing.contains(&id) {
+                continue;
+            }
             let main_listed = listed.get(&main).copied().unwrap_or(Motion::Absent);
             if let (Motion::Runs, Motion::Frozen) | (Motion::Frozen, Motion::Runs) =
                 (main_listed, Motion::listed(state))
             {
                 self.settle(&id, role, &main, &sidecar).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Thaws the sidecars of a sandbox whose main container was thawed just now, as the engine does at
+    /// the end of a capture that an earlier process of this server began.
+    pub(in crate::docker) async fn settle_thawed(
+        &self,
+        id: &SandboxId,
+    ) -> Result<(), RuntimeError> {
+        let turn = self.turns.of(id);
+        // An operation that is in progress sees to the sidecars itself.
+        let Ok(_one_at_a_time) = turn.try_lock() else {
+            return Ok(());
+        };
+        let Some(main) = self.originals.main(id) else {
+            return Ok(());
+        };
+        for role in Role::ALL.into_iter().filter(|role| *role != Role::Main) {
+            if let Some(sidecar) = self.originals.of(id, role) {
+                self.settle_in_turn(id, role, &main, &sidecar).await?;
             }
         }
         Ok(())
@@ -53,6 +79,16 @@ impl DockerRuntime {
     ) -> Result<(), RuntimeError> {
         let turn = self.turns.of(id);
         let _one_at_a_time = turn.lock().await;
+        self.settle_in_turn(id, role, main, sidecar).await
+    }
+
+    async fn settle_in_turn(
+        &self,
+        id: &SandboxId,
+        role: Role,
+        main: &str,
+        sidecar: &str,
+    ) -> Result<(), RuntimeError> {
         match self.follow_main(role, main, sidecar).await {
             Ok(Some(freeze)) => {
                 info!(sandbox = %id, %role, freeze, "a sidecar follows its main container");

@@ -61,6 +61,10 @@ async fn one(
         let mut missing = missing.lock().unwrap_or_else(PoisonError::into_inner);
         missing.push(format!("{}: {why}", info.path));
     };
+    if info.lossy {
+        left_out("its name is not UTF-8");
+        return nothing();
+    }
     let (header, content) = match info.kind {
         FileKind::Directory => (headers(&info, &format!("{name}/"), 0), nothing()),
         FileKind::Symlink => (headers(&info, &name, 0), nothing()),
@@ -172,6 +176,7 @@ mod tests {
             group: "root".to_owned(),
             mode: 750,
             target: target.map(str::to_owned),
+            lossy: false,
         }
     }
 

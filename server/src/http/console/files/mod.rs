@@ -2,8 +2,10 @@
 //! may do what in it.
 
 mod archive;
+mod find;
 mod part;
 mod routes;
+mod taken;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,7 +13,10 @@ use async_trait::async_trait;
 use axum::http::StatusCode;
 use osb_app::{
     error::ConsoleError,
-    files::{Change, Entry, FOLDER_ROWS, FileView, Folder, Opened, Saved, backend::FileBackend},
+    files::{
+        Asked, Change, Entry, FOLDER_ROWS, FileView, Folder, Opened, Replaced, Saved,
+        backend::FileBackend,
+    },
 };
 use osb_client::{
     ExecdClient,
@@ -19,7 +24,7 @@ use osb_client::{
 };
 use osb_protocol::{
     SandboxId, WireTime,
-    execd::file::{FileInfo, FileKind, Move, Permission},
+    execd::file::{FileInfo, FileKind, Found, Move, Permission, Replacement},
 };
 use tokio::time::timeout;
 
@@ -27,10 +32,12 @@ pub(super) use routes::{router, uploads};
 
 use super::{
     super::audited::Noted,
-    execd::{ExecdError, Execds},
+    ConsoleState,
+    daemons::{DaemonFailure, Daemons},
+    for_request::ForRequest,
     memory::Memory,
+    session::Admitted,
 };
-use crate::{identity::Scope, sandbox};
 
 /// Longest time that execd may take for one answer.
 const ANSWER: Duration = Duration::from_secs(15);
@@ -39,81 +46,35 @@ const PATH_MAX: usize = 4096;
 
 /// [`FileBackend`] over execd.
 pub(super) struct SandboxFiles {
-    execds: Execds,
-    scope: Scope,
-    /// The act of the request.
-    noted: Noted,
+    daemons: Daemons,
     /// What the request has read.
     memory: Memory,
 }
 
-/// Why something could not be done.
-enum Failure {
-    /// There is no execd, or it refuses.
-    Execd(ExecdError),
-    /// What the page wants makes no sense.
-    Words(String),
+/// A failure as a page shows it, for something at this path.
+fn shown(failure: DaemonFailure, path: &str) -> ConsoleError {
+    failure.shown(|error| match error.status() {
+        Some(StatusCode::NOT_FOUND) => nothing_at(path),
+        _ => error.to_string(),
+    })
 }
 
-impl<E: Into<ExecdError>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self::Execd(error.into())
-    }
-}
-
-impl Failure {
-    /// As a page shows it, for something at this path.
-    fn shown(self, path: &str) -> ConsoleError {
-        let message = match self {
-            Self::Words(message) => message,
-            Self::Execd(ExecdError::Domain(sandbox::Error::NotFound(_))) => {
-                return ConsoleError::NotFound;
-            }
-            Self::Execd(error) => match error.status() {
-                Some(StatusCode::NOT_FOUND) => format!("There is nothing at {path}."),
-                _ => error.to_string(),
-            },
-        };
-        ConsoleError::Refused { message }
+impl ForRequest for SandboxFiles {
+    fn for_request(state: &ConsoleState, admitted: &Admitted, noted: Noted) -> Self {
+        Self {
+            daemons: Daemons::for_request(state, admitted, noted),
+            memory: Memory::of_request(),
+        }
     }
 }
 
 impl SandboxFiles {
-    pub(super) fn new(execds: Execds, scope: Scope, noted: Noted) -> Self {
-        Self {
-            execds,
-            scope,
-            noted,
-            memory: Memory::of_request(),
-        }
-    }
-
     /// Reaches the execd of a sandbox for something at this path.
-    fn execd(&self, id: &SandboxId, path: &str) -> Result<ExecdClient, Failure> {
-        let tenant = self.execds.tenant(id, &self.scope);
-        let tenant = tenant.flatten();
-        self.noted.set_object(id.as_str(), tenant.as_deref());
-        self.noted.note("path", path);
+    fn execd(&self, id: &SandboxId, path: &str) -> Result<ExecdClient, DaemonFailure> {
+        self.daemons.set_object(id);
+        self.daemons.note("path", path);
         check(path)?;
-        Ok(self.execds.client(id, &self.scope)?)
-    }
-
-    /// Notes in the act how it ended.
-    fn settle<T>(&self, result: &Result<T, Failure>) {
-        let Some(act) = &self.noted.0 else {
-            return;
-        };
-        match result {
-            Ok(_) => act.settle(None),
-            Err(Failure::Words(_)) => {
-                let status = StatusCode::UNPROCESSABLE_ENTITY.as_u16();
-                act.settle(Some((status, "INVALID_REQUEST")));
-            }
-            Err(Failure::Execd(error)) => {
-                let (status, code) = self.execds.answer_to(error);
-                act.settle(Some((status.as_u16(), code)));
-            }
-        }
+        Ok(self.daemons.execd(id)?)
     }
 
     async fn opened(
@@ -122,7 +83,7 @@ impl SandboxFiles {
         path: &str,
         from: u64,
         as_bytes: bool,
-    ) -> Result<Opened, Failure> {
+    ) -> Result<Opened, DaemonFailure> {
         let execd = self.execd(id, path)?;
         match timeout(ANSWER, execd.list_links(path, 1)).await? {
             Ok(entries) => Ok(Opened::Folder(folder(path, entries, from))),
@@ -141,15 +102,15 @@ impl SandboxFiles {
         path: &str,
         text: String,
         stamp: Option<String>,
-    ) -> Result<Saved, Failure> {
+    ) -> Result<Saved, DaemonFailure> {
         let execd = self.execd(id, path)?;
-        if let Some(stamp) = stamp {
-            match timeout(ANSWER, info(&execd, path)).await? {
-                Ok(now) if entry(now.clone()).stamp() == stamp => {}
-                Ok(_) => return Ok(Saved::Conflict),
-                Err(error) if is_absent(&error) => return Ok(Saved::Conflict),
-                Err(error) => return Err(error.into()),
-            }
+        let now = match timeout(ANSWER, info(&execd, path)).await? {
+            Ok(now) => Some(entry(now).stamp()),
+            Err(error) if is_absent(&error) => None,
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(unsaved) = unsaved(now.as_deref(), stamp.as_deref()) {
+            return Ok(unsaved);
         }
         let upload = Upload {
             path: path.to_owned(),
@@ -161,7 +122,7 @@ impl SandboxFiles {
         Ok(Saved::Done { stamp })
     }
 
-    async fn changed(&self, id: &SandboxId, change: Change) -> Result<(), Failure> {
+    async fn changed(&self, id: &SandboxId, change: Change) -> Result<(), DaemonFailure> {
         match change {
             Change::NewFile(path) => {
                 let execd = self.execd(id, &path)?;
@@ -182,7 +143,7 @@ impl SandboxFiles {
             Change::Move { from, to } => {
                 let execd = self.execd(id, &from)?;
                 check(&to)?;
-                self.noted.note("to", to.as_str());
+                self.daemons.note("to", to.as_str());
                 must_be_free(&execd, &to).await?;
                 let moves = [Move {
                     src: from,
@@ -197,7 +158,7 @@ impl SandboxFiles {
             }
             Change::Mode(path, mode) => {
                 let execd = self.execd(id, &path)?;
-                self.noted.note("mode", mode);
+                self.daemons.note("mode", mode);
                 let permission = Permission {
                     mode: mode.into(),
                     ..Permission::default()
@@ -222,9 +183,56 @@ impl FileBackend for SandboxFiles {
         let name = format!("files/{id}/{path}/{from}/{as_bytes}");
         let read = async {
             let opened = self.opened(id, path, from, as_bytes).await;
-            opened.map_err(|failure| failure.shown(path))
+            opened.map_err(|failure| shown(failure, path))
         };
         self.memory.once(name, read).await
+    }
+
+    async fn find(&self, id: &SandboxId, path: &str, asked: &Asked) -> Result<Found, ConsoleError> {
+        let name = format!("find/{id}/{path}/{asked:?}");
+        let read = async {
+            let found = async { find::find(&self.execd(id, path)?, path, asked).await };
+            found.await.map_err(|failure| shown(failure, path))
+        };
+        self.memory.once(name, read).await
+    }
+
+    async fn taken(
+        &self,
+        id: &SandboxId,
+        folder: &str,
+        below: &[&str],
+    ) -> Result<Vec<String>, ConsoleError> {
+        let taken = async { taken::taken(&self.execd(id, folder)?, folder, below).await };
+        taken.await.map_err(|failure| shown(failure, folder))
+    }
+
+    async fn replace(
+        &self,
+        id: &SandboxId,
+        folder: &str,
+        paths: &[&str],
+        old: &str,
+        new: &str,
+    ) -> Result<Replaced, ConsoleError> {
+        let replacement = Replacement {
+            old: old.to_owned(),
+            new: new.to_owned(),
+        };
+        let replaced = async {
+            let execd = self.execd(id, folder)?;
+            self.daemons.note("replaced_in", paths.len());
+            find::replace(&execd, folder, paths, &replacement).await
+        };
+        let replaced = replaced.await;
+        if let Ok(replaced) = &replaced {
+            self.daemons.note("replaced", replaced.places);
+            if !replaced.failed.is_empty() {
+                self.daemons.note("failed_in", replaced.failed.len());
+            }
+        }
+        self.daemons.settle(&replaced);
+        replaced.map_err(|failure| shown(failure, folder))
     }
 
     async fn save(
@@ -235,11 +243,11 @@ impl FileBackend for SandboxFiles {
         stamp: Option<String>,
     ) -> Result<Saved, ConsoleError> {
         let saved = self.saved(id, path, text, stamp).await;
-        if matches!(saved, Ok(Saved::Conflict)) {
-            self.noted.note("conflict", true);
+        if matches!(saved, Ok(Saved::Conflict | Saved::Gone)) {
+            self.daemons.note("conflict", true);
         }
-        self.settle(&saved);
-        saved.map_err(|failure| failure.shown(path))
+        self.daemons.settle(&saved);
+        saved.map_err(|failure| shown(failure, path))
     }
 
     async fn change(&self, id: &SandboxId, change: Change) -> Result<(), ConsoleError> {
@@ -251,20 +259,30 @@ impl FileBackend for SandboxFiles {
             | Change::Move { from: path, .. } => path.clone(),
         };
         let changed = self.changed(id, change).await;
-        self.settle(&changed);
-        changed.map_err(|failure| failure.shown(&path))
+        self.daemons.settle(&changed);
+        changed.map_err(|failure| shown(failure, &path))
     }
 }
 
+/// Why nothing is shown at a path. An execd that does not mark names that are not UTF-8 shows them with
+/// replacement characters, and does not know the result.
+fn nothing_at(path: &str) -> String {
+    let mut text = format!("There is nothing at {path}.");
+    if path.contains(char::REPLACEMENT_CHARACTER) {
+        text += " If its name is not UTF-8, the console cannot open it: use a terminal.";
+    }
+    text
+}
+
 /// Refuses what is no absolute path.
-fn check(path: &str) -> Result<(), Failure> {
+fn check(path: &str) -> Result<(), DaemonFailure> {
     let why = match path {
         _ if !path.starts_with('/') => "must begin with a slash",
         _ if path.contains('\0') => "must not contain NUL",
         _ if path.len() > PATH_MAX => "is longer than a path may be",
         _ => return Ok(()),
     };
-    Err(Failure::Words(format!("path: {why}")))
+    Err(DaemonFailure::Words(format!("path: {why}")))
 }
 
 async fn info(execd: &ExecdClient, path: &str) -> Result<FileInfo, osb_client::Error> {
@@ -283,10 +301,20 @@ fn is_absent(error: &osb_client::Error) -> bool {
     matches!(error, osb_client::Error::Api(refusal) if refusal.status == StatusCode::NOT_FOUND)
 }
 
+/// Why a text is not written: the file with the stamp `now` is not the one that is to be replaced.
+/// `None` stands for no file.
+fn unsaved(now: Option<&str>, replaced: Option<&str>) -> Option<Saved> {
+    match (now, replaced) {
+        (None, Some(_)) => Some(Saved::Gone),
+        (now, replaced) if now != replaced => Some(Saved::Conflict),
+        _ => None,
+    }
+}
+
 /// Refuses a path where something is.
-async fn must_be_free(execd: &ExecdClient, path: &str) -> Result<(), Failure> {
+async fn must_be_free(execd: &ExecdClient, path: &str) -> Result<(), DaemonFailure> {
     match timeout(ANSWER, info(execd, path)).await? {
-        Ok(_) => Err(Failure::Words(format!(
+        Ok(_) => Err(DaemonFailure::Words(format!(
             "There is something at {path} already."
         ))),
         Err(error) if is_absent(&error) => Ok(()),
@@ -322,6 +350,7 @@ fn entry(info: FileInfo) -> Entry {
         owner: info.owner,
         group: info.group,
         mode: info.mode,
+        lossy: info.lossy,
     }
 }
 
@@ -331,11 +360,11 @@ async fn file(
     path: &str,
     from: u64,
     as_bytes: bool,
-) -> Result<FileView, Failure> {
+) -> Result<FileView, DaemonFailure> {
     let entry = entry(timeout(ANSWER, info(execd, path)).await??);
     if entry.kind == FileKind::Other {
         let message = format!("{path} is a device, a pipe or a socket, and not read here.");
-        return Err(Failure::Words(message));
+        return Err(DaemonFailure::Words(message));
     }
     let wanted = if as_bytes { part::BYTES } else { part::TEXT };
     let portion = Portion::Bytes(from..=from.saturating_add(wanted as u64 - 1));
@@ -350,7 +379,7 @@ async fn file(
             if refusal.status == StatusCode::RANGE_NOT_SATISFIABLE =>
         {
             let message = format!("{path} has no byte {from}.");
-            return Err(Failure::Words(message));
+            return Err(DaemonFailure::Words(message));
         }
         Err(error) => return Err(error.into()),
     };
@@ -380,6 +409,7 @@ mod tests {
             group: "root".to_owned(),
             mode: 644,
             target: None,
+            lossy: false,
         }
     }
 
@@ -417,6 +447,27 @@ mod tests {
         assert_ne!(stamp(&one), stamp(&later));
         assert_ne!(stamp(&one), stamp(&longer));
         assert_eq!(stamp(&one), stamp(&one));
+    }
+
+    #[test]
+    fn a_text_replaces_only_the_file_that_was_read() {
+        for (now, replaced, expected) in [
+            (Some("a"), Some("a"), None),
+            (Some("b"), Some("a"), Some(Saved::Conflict)),
+            (None, Some("a"), Some(Saved::Gone)),
+            (None, None, None),
+            // It was written anew by another while the user was asked.
+            (Some("b"), None, Some(Saved::Conflict)),
+        ] {
+            assert_eq!(unsaved(now, replaced), expected, "{now:?} {replaced:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_may_not_be_utf8_is_explained() {
+        assert_eq!(nothing_at("/a/é"), "There is nothing at /a/é.");
+        let text = nothing_at("/a/caf\u{fffd}");
+        assert!(text.contains("not UTF-8"), "{text}");
     }
 
     #[test]

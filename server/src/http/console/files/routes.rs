@@ -5,7 +5,7 @@ use std::{io, time::Duration};
 use axum::{
     Extension, Router,
     body::Body,
-    extract::{Path, Query, State},
+    extract::{Path, Query},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -24,8 +24,8 @@ use serde::Deserialize;
 use tokio::time::timeout;
 
 use super::{
-    super::{super::audited::Noted, ConsoleState, execd::ExecdError, session::Admitted},
-    ANSWER, Failure, SandboxFiles, archive, info, part,
+    super::{ConsoleState, daemons::DaemonFailure, for_request::Backend},
+    ANSWER, SandboxFiles, archive, info, part,
 };
 
 /// Largest image that pages show, in bytes.
@@ -61,39 +61,14 @@ pub(in super::super) fn uploads() -> Router<ConsoleState> {
     Router::new().route("/console/sandboxes/{id}/files/upload", post(upload))
 }
 
-impl IntoResponse for Failure {
-    fn into_response(self) -> Response {
-        match self {
-            Self::Words(why) => (StatusCode::UNPROCESSABLE_ENTITY, why).into_response(),
-            Self::Execd(ExecdError::Domain(error)) => {
-                (StatusCode::NOT_FOUND, error.to_string()).into_response()
-            }
-            Self::Execd(error) => {
-                let status = match error.status() {
-                    Some(status) if status.is_client_error() => status,
-                    _ => StatusCode::BAD_GATEWAY,
-                };
-                (status, error.to_string()).into_response()
-            }
-        }
-    }
-}
-
-fn files(state: &ConsoleState, admitted: &Admitted, noted: Noted) -> SandboxFiles {
-    let scope = admitted.principal().scope.clone();
-    SandboxFiles::new(state.execds.clone(), scope, noted)
-}
-
 /// Sends a file, or a folder as a tar archive.
 async fn download(
-    State(state): State<ConsoleState>,
-    Extension(admitted): Extension<Admitted>,
+    Backend(files): Backend<SandboxFiles>,
     Path(id): Path<SandboxId>,
     Query(OfPath { path }): Query<OfPath>,
     lease: Option<Extension<Lease>>,
-    noted: Noted,
-) -> Result<Response, Failure> {
-    let execd = files(&state, &admitted, noted).execd(&id, &path)?;
+) -> Result<Response, DaemonFailure> {
+    let execd = files.execd(&id, &path)?;
     let info = timeout(ANSWER, info(&execd, &path)).await??;
     let name = path
         .trim_end_matches('/')
@@ -101,11 +76,11 @@ async fn download(
         .next()
         .unwrap_or_default();
     match info.kind {
-        FileKind::Other => Err(Failure::Words(format!(
+        FileKind::Other => Err(DaemonFailure::Words(format!(
             "{path} is a device, a pipe or a socket, and not sent."
         ))),
         // The kernel's own folders have no end.
-        FileKind::Directory if name.is_empty() => Err(Failure::Words(
+        FileKind::Directory if name.is_empty() => Err(DaemonFailure::Words(
             "path: choose a folder below the root".to_owned(),
         )),
         FileKind::Directory => {
@@ -166,23 +141,23 @@ fn attachment(name: &str, kind: &str) -> [(header::HeaderName, String); 2] {
 
 /// Sends an image for the page. What it is follows from its content alone.
 async fn image(
-    State(state): State<ConsoleState>,
-    Extension(admitted): Extension<Admitted>,
+    Backend(files): Backend<SandboxFiles>,
     Path(id): Path<SandboxId>,
     Query(OfPath { path }): Query<OfPath>,
-    noted: Noted,
-) -> Result<Response, Failure> {
-    let execd = files(&state, &admitted, noted).execd(&id, &path)?;
+) -> Result<Response, DaemonFailure> {
+    let execd = files.execd(&id, &path)?;
     let first = timeout(ANSWER, begin(&execd, &path)).await??;
     let kind = IMAGES.iter().find(|(magic, _)| first.starts_with(magic));
     let Some((_, kind)) = kind else {
-        return Err(Failure::Words(format!(
+        return Err(DaemonFailure::Words(format!(
             "{path} is no image that is shown here."
         )));
     };
     let download = timeout(ANSWER, execd.download(&path, Portion::Whole)).await??;
     if download.length().is_none_or(|length| length > IMAGE_MAX) {
-        return Err(Failure::Words(format!("{path} is too large to be shown.")));
+        return Err(DaemonFailure::Words(format!(
+            "{path} is too large to be shown."
+        )));
     }
     // Also an image that a browser opens as a page may do nothing.
     let policy = "default-src 'none'; sandbox";
@@ -201,14 +176,12 @@ async fn begin(execd: &ExecdClient, path: &str) -> Result<bytes::BytesMut, osb_c
 
 /// Writes the body of the request into a file; folders on the way are made.
 async fn upload(
-    State(state): State<ConsoleState>,
-    Extension(admitted): Extension<Admitted>,
+    Backend(files): Backend<SandboxFiles>,
     Path(id): Path<SandboxId>,
     Query(OfPath { path }): Query<OfPath>,
-    noted: Noted,
     body: Body,
-) -> Result<StatusCode, Failure> {
-    let execd = files(&state, &admitted, noted).execd(&id, &path)?;
+) -> Result<StatusCode, DaemonFailure> {
+    let execd = files.execd(&id, &path)?;
     let body = tokio_stream::StreamExt::timeout(body.into_data_stream(), PAUSE);
     let body = body.map(|chunk| match chunk {
         Ok(chunk) => chunk.map_err(io::Error::other),

@@ -38,6 +38,10 @@ pub(super) async fn follow(service: Service, id: SandboxId, recent: Arc<Publishe
                 is_new.then(|| known.insert(list.commands).clone())
             });
         }
-        sleep(PERIOD).await;
+        // Commands of the console are noted; others begin and end unseen.
+        tokio::select! {
+            () = sleep(PERIOD) => {}
+            () = service.command_noted(&id) => {}
+        }
     }
 }

@@ -163,7 +163,7 @@ impl Followers {
                 });
                 written
             }
-            Topic::Sandboxes | Topic::Sandbox(_) => return None,
+            Topic::Sandboxes | Topic::Usage | Topic::Sandbox(_) => return None,
         };
         Some(Open {
             follower,

@@ -13,11 +13,15 @@ use osb_app::{
 use osb_protocol::SandboxId;
 use osb_service::Supervisor;
 use serde::Serialize;
-use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::{
+    broadcast::{self, error::RecvError},
+    watch,
+};
 
 use super::{
     super::backend::{self, Domains},
     followers::{Followers, Subscription},
+    usage,
 };
 use crate::{
     identity::Scope,
@@ -239,6 +243,21 @@ impl Hub {
         frame
     }
 
+    /// Changes each time when all sandboxes were sampled.
+    pub(super) fn watch_samples(&self) -> watch::Receiver<i64> {
+        self.service.watch_samples()
+    }
+
+    /// What rows of the list use.
+    pub(super) fn usage(&self, ids: &[SandboxId], seq: i64, scope: &Scope) -> Utf8Bytes {
+        text(&Frame::Snapshot {
+            topic: Topic::Usage,
+            seq: u64::try_from(seq).unwrap_or_default(),
+            after: 0,
+            data: usage::of(&self.service.within(scope), ids),
+        })
+    }
+
     /// Follows what changes all the time, with the first message; `None` if its sandbox does not exist
     /// within the scope, or too much is followed.
     pub(super) fn follow(&self, topic: &Topic, scope: &Scope) -> Option<(Utf8Bytes, Subscription)> {
@@ -247,7 +266,7 @@ impl Hub {
             Topic::Logs(id) | Topic::Metrics(id) | Topic::Commands(id) => {
                 self.service.within(scope).find(id)?;
             }
-            Topic::Sandboxes | Topic::Sandbox(_) => return None,
+            Topic::Sandboxes | Topic::Usage | Topic::Sandbox(_) => return None,
         }
         self.followers.join(topic, scope)
     }

@@ -20,6 +20,7 @@ mod published;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 pub(super) use hub::Hub;
 
@@ -38,8 +39,8 @@ use super::{
     session::{self, Admitted},
 };
 
-/// Longest command of a tab.
-const COMMAND_MAX: usize = 4 * 1024;
+/// Longest command of a tab: one with the ids of a page of the list.
+const COMMAND_MAX: usize = 8 * 1024;
 
 /// Opens the WebSocket of one tab.
 pub(super) async fn upgrade(

@@ -9,10 +9,16 @@ use std::{
 
 use axum::extract::ws::{Message, Utf8Bytes, WebSocket};
 use futures::future::select_all;
-use osb_app::live::{Command, Frame, Position, Topic};
+use osb_app::{
+    live::{Command, Frame, Position, Topic},
+    sandboxes::PAGE_ROWS,
+};
 use osb_protocol::{SandboxId, identity::Role};
 use tokio::{
-    sync::broadcast::{self, error::RecvError},
+    sync::{
+        broadcast::{self, error::RecvError},
+        watch,
+    },
     time::{MissedTickBehavior, interval, timeout},
 };
 
@@ -42,6 +48,10 @@ pub(super) struct Tab {
     /// Position of the tab in the list; `None` if it does not watch it.
     list: Option<u64>,
     sandboxes: BTreeSet<SandboxId>,
+    /// The rows whose use the tab shows.
+    shown: Vec<SandboxId>,
+    /// Changes each time when all sandboxes were sampled.
+    sampled: watch::Receiver<i64>,
     /// What the tab follows together with others.
     followed: BTreeMap<Topic, Subscription>,
 }
@@ -50,6 +60,8 @@ impl Tab {
     pub(super) fn new(socket: WebSocket, hub: Arc<Hub>, principal: Arc<Principal>) -> Self {
         Self {
             socket,
+            shown: Vec::new(),
+            sampled: hub.watch_samples(),
             hub,
             principal,
             list: None,
@@ -101,6 +113,7 @@ impl Tab {
                     Ok(())
                 }
             },
+            Ok(()) = self.sampled.changed(), if !self.shown.is_empty() => self.show_usage().await,
             _ = beat.tick() => self.send_frame(&Frame::Beat).await,
         }
     }
@@ -123,6 +136,17 @@ impl Tab {
                     .await
             }
             Ok(Command::Subscribe { topic, .. }) => self.follow(topic).await,
+            Ok(Command::Usage { mut ids }) => {
+                ids.truncate(PAGE_ROWS);
+                self.shown = ids;
+                self.show_usage().await
+            }
+            Ok(Command::Unsubscribe {
+                topic: Topic::Usage,
+            }) => {
+                self.shown = Vec::new();
+                Ok(())
+            }
             Ok(Command::Unsubscribe {
                 topic: Topic::Sandboxes,
             }) => {
@@ -185,6 +209,13 @@ impl Tab {
             self.send(frame.clone()).await?;
         }
         Ok(())
+    }
+
+    /// Sends what the shown rows use.
+    async fn show_usage(&mut self) -> Result<(), Closed> {
+        let seq = *self.sampled.borrow_and_update();
+        let message = self.hub.usage(&self.shown, seq, &self.principal.scope);
+        self.send(message).await
     }
 
     async fn pass_on(&mut self, change: &SequencedChange) -> Result<(), Closed> {

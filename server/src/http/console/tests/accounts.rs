@@ -9,7 +9,10 @@ use serde_json::json;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::{
-    super::{access_forms, forms, pages, session},
+    super::{
+        access_forms, forms, network_forms, pages, pool_forms, session, snapshot_forms,
+        template_forms,
+    },
     Console, FORM, KEY, Socket, closed,
 };
 use crate::{
@@ -265,14 +268,22 @@ pub(super) fn cells() -> Vec<(Method, String)> {
         cells.push((method, path.to_owned()));
     }
     let forms = forms::routes().into_iter().chain(access_forms::routes());
+    let forms = forms.chain(network_forms::routes());
+    let forms = forms.chain(snapshot_forms::routes());
+    let forms = forms.chain(pool_forms::routes());
+    let forms = forms.chain(template_forms::routes());
     for (path, _) in forms {
         cells.push((Method::POST, path.to_owned()));
     }
     for path in [
         "/console/sandboxes/{id}/delete",
+        "/console/snapshots/{id}/delete",
+        "/console/pools/{id}/delete",
+        "/console/templates/{id}/delete",
         "/console/live",
         "/console/terminal/{sandbox}",
         "/console/run/{sandbox}",
+        "/console/output/{sandbox}",
         "/console/events/download",
         "/console/settings/bundle",
         "/console/{*rest}",
@@ -309,16 +320,20 @@ fn may(role: Role, method: &Method, path: &str) -> bool {
         "metrics",
         "commands",
         "diagnosis",
+        "health",
         "images",
     ];
     let is_read = match path.strip_prefix("/console/fn/") {
-        Some("overview/get") => true,
+        Some("overview/get" | "network/read" | "network/propose") => true,
+        Some("snapshots/list" | "snapshots/get" | "snapshots/offered") => true,
+        Some("pools/list" | "pools/get") => true,
+        Some("templates/list" | "templates/get" | "templates/offered") => true,
         Some(name) => {
             let name = name.strip_prefix("sandboxes/");
             name.is_some_and(|name| of_sandboxes.contains(&name))
         }
         None => {
-            let enters = ["/console/terminal/", "/console/run/"];
+            let enters = ["/console/terminal/", "/console/run/", "/console/output/"];
             let opens = enters.iter().any(|way| path.starts_with(way)) || path.ends_with("/delete");
             *method == Method::GET && !opens
         }

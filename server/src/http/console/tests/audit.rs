@@ -1,5 +1,7 @@
 //! What the console leaves in the audit trail.
 
+use std::sync::Arc;
+
 use axum::http::{Method, Request};
 use osb_protocol::{
     audit::{AuditActorKind, AuditEntry, AuditOutcome},
@@ -16,9 +18,9 @@ use axum::{
 };
 use futures::StreamExt;
 use osb_runtime::sim::SimRuntime;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, time::timeout};
 
-use super::{Console, FORM, accounts::cells, closed, running};
+use super::{Console, FORM, PATIENCE, accounts::cells, closed, running};
 use crate::http::access::{Effect, effect, least_role};
 
 const PASSWORD: &str = "a long password";
@@ -137,6 +139,73 @@ async fn forms_and_functions_leave_what_they_did() {
             .unwrap()
             .ends_with("SANDBOX_NOT_FOUND")
     );
+}
+
+#[tokio::test]
+async fn a_create_form_with_problems_leaves_a_failure_with_and_without_script() {
+    let console = Console::with_user(Role::Operator).await;
+    // A rule of the API is broken, and a field that cannot be read.
+    for (ttl, env) in [("5s", ""), ("10m", "A")] {
+        let form = format!(
+            "image=debian%3A12&entrypoint=sleep+9&ttl={ttl}&cpu=1&memory=256Mi&env={env}&metadata="
+        );
+        let call: Vec<_> = form
+            .split('&')
+            .map(|pair| {
+                let (name, value) = pair.split_once('=').unwrap();
+                format!("form[{name}]={value}")
+            })
+            .collect();
+        let call = call.join("&");
+        let left = console.left_by(async {
+            let answer = console.post("/console/create", &form).await;
+            assert_eq!(answer.status(), StatusCode::UNPROCESSABLE_ENTITY);
+            let answer = console.json_of("sandboxes/create", &call).await;
+            assert!(answer.get("invalid").is_some(), "{answer}");
+        });
+        let left = left.await;
+        assert_eq!(left.len(), 2, "{left:?}");
+        for entry in left {
+            assert_eq!(entry.action, "sandbox.create");
+            let seen = (entry.outcome, entry.status, entry.object.id.as_str());
+            assert_eq!(seen, (AuditOutcome::Failed, Some(422), ""), "{entry:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refused_call_names_its_object() {
+    let names_a = |left: &[AuditEntry], outcome: AuditOutcome, status: u16| {
+        let [entry] = left else {
+            panic!("{left:?}");
+        };
+        let seen = (entry.outcome, entry.status, entry.object.id.as_str());
+        assert_eq!(seen, (outcome, Some(status), "a"), "{entry:?}");
+    };
+    let calls = [
+        ("sandboxes/delete", "id=a"),
+        ("sandboxes/pause", "id=a"),
+        ("sandboxes/renew", "id=a&seconds=600"),
+        ("snapshots/take", "id=a"),
+    ];
+    let reader = Console::with_user(Role::ReadOnly).await;
+    for (function, form) in calls {
+        let left = reader.left_by(reader.call_function(function, form)).await;
+        names_a(&left, AuditOutcome::Denied, 403);
+    }
+    let runtime = Arc::new(SimRuntime::new());
+    let console = Console::open_over(Arc::clone(&runtime)).await;
+    runtime.go_down("the socket is gone").await;
+    let mut health = console.service.registry().watch_health();
+    let down = health.wait_for(|health| *health != crate::sandbox::RuntimeHealth::Up);
+    drop(timeout(PATIENCE, down).await.unwrap());
+    for (function, form) in &calls[..3] {
+        let left = console.left_by(console.call_function(function, form)).await;
+        let outcome = AuditOutcome::Failed;
+        let status = left.first().and_then(|entry| entry.status).unwrap();
+        assert!(status >= 400, "{left:?}");
+        names_a(&left, outcome, status);
+    }
 }
 
 #[tokio::test]

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use axum::http::StatusCode;
-use osb_protocol::{SandboxId, identity::Role};
+use axum::{Json, Router, http::StatusCode, routing::get};
+use osb_protocol::{Feature, FeatureSet, SandboxId, identity::Role};
 use osb_runtime::{
-    LocalImage,
+    Address, CreateSpec, LocalImage, Ports,
     sim::{Options, SimRuntime},
 };
 
-use serde_json::json;
-use tokio::time::timeout;
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, time::timeout};
 
-use super::{Console, PATIENCE, accounts::PASSWORD};
+use super::{Answer, Console, FORM, PATIENCE, accounts::PASSWORD, running};
 
 #[tokio::test]
 async fn the_create_form_comes_back_with_what_is_wrong() {
@@ -66,6 +66,7 @@ async fn all_kinds_of_mistakes_of_a_form_are_reported_at_once() {
 fn with_images() -> SimRuntime {
     let runtime = SimRuntime::with_options(Options {
         powers: true,
+        create_features: FeatureSet::EMPTY.with(Feature::SecureAccess),
         ..Options::default()
     });
     let image = |reference: &str, bytes| LocalImage {
@@ -102,7 +103,7 @@ async fn a_preset_fills_the_form_and_shows_whether_its_image_is_on_the_host() {
     assert!(page.contains("value=\"opensandbox/base:latest\""), "{page}");
     assert!(page.contains("On this host, 3.0 MiB."), "{page}");
     let absent = console.get("/console/create?preset=browser").await.body;
-    assert!(absent.contains("value=\"/entrypoint\""), "{absent}");
+    assert!(absent.contains("/entrypoint</textarea>"), "{absent}");
     assert!(
         absent.contains("Not on this host: it is pulled"),
         "{absent}"
@@ -194,7 +195,8 @@ async fn with_secrets() -> (Arc<SimRuntime>, Console, SandboxId) {
     let body = json!({
         "image": { "uri": "debian:12" }, "entrypoint": ["sh", "-c", "it's"], "timeout": 3600,
         "resourceLimits": { "cpu": "1", "gpu": "all" }, "metadata": { "name": "web", "team": "a" },
-        "env": { "TOKEN": "hunter2", "OTHER": "hunter3" },
+        "env": { "TOKEN": "hunter2", "OTHER": "hunter3" }, "secureAccess": true,
+        "extensions": { "opensandbox.extensions.a": "b", "access.renew.extend.seconds": "600" },
     });
     let (record, unanswered) = console.service.create_for_answer(body).await.unwrap();
     unanswered.answered();
@@ -210,6 +212,29 @@ fn copy_of(id: &SandboxId) -> String {
     )
 }
 
+/// Whether the form of a page asks for secure access.
+fn is_secure(page: &str) -> bool {
+    let input = page.split_once("id=\"secure_access\"");
+    let input = input.and_then(|(_, rest)| rest.split_once('>'));
+    let (input, _) = input.unwrap_or_else(|| panic!("{page}"));
+    input.contains(" checked")
+}
+
+/// The spec of the sandbox to which an answer leads.
+async fn created(runtime: &SimRuntime, made: &Answer) -> CreateSpec {
+    let id = SandboxId::from(made.location().rsplit('/').next().unwrap());
+    let created = async {
+        loop {
+            match runtime.spec(&id) {
+                Some(spec) => return spec,
+                None => tokio::task::yield_now().await,
+            }
+        }
+    };
+    let spec = timeout(PATIENCE, created).await;
+    spec.unwrap_or_else(|_| panic!("{}", made.body))
+}
+
 #[tokio::test]
 async fn a_copy_takes_over_values_that_no_page_shows() {
     let (runtime, console, id) = with_secrets().await;
@@ -218,7 +243,7 @@ async fn a_copy_takes_over_values_that_no_page_shows() {
     for part in [
         "value=\"web-copy\"",
         "value=\"debian:12\"",
-        r#"value="sh -c 'it'\''s'""#,
+        r"sh -c 'it'\''s'</textarea>",
         "team=a",
         "<option value=\"3600\" selected",
         "TOKEN\nOTHER",
@@ -227,23 +252,15 @@ async fn a_copy_takes_over_values_that_no_page_shows() {
         assert!(page.body.contains(&sorted), "{sorted} in {}", page.body);
     }
     assert!(!page.body.contains("hunter"), "{}", page.body);
+    let extensions = "access.renew.extend.seconds=600\nopensandbox.extensions.a=b";
+    assert!(page.body.contains(extensions), "{}", page.body);
+    assert!(is_secure(&page.body), "{}", page.body);
 
     let mut made = None;
     let left = console
         .left_by(async { made = Some(console.post("/console/create", &copy_of(&id)).await) })
         .await;
-    let made = made.unwrap();
-    let copy = SandboxId::from(made.location().rsplit('/').next().unwrap());
-    let created = async {
-        loop {
-            match runtime.spec(&copy) {
-                Some(spec) => return spec,
-                None => tokio::task::yield_now().await,
-            }
-        }
-    };
-    let spec = timeout(PATIENCE, created).await;
-    let spec = spec.unwrap_or_else(|_| panic!("{}", made.body));
+    let spec = created(&runtime, &made.unwrap()).await;
     let env: Vec<_> = spec
         .env
         .iter()
@@ -257,6 +274,27 @@ async fn a_copy_takes_over_values_that_no_page_shows() {
     assert_eq!(entry.changes["copyOf"], json!(id));
     assert_eq!(entry.changes["variablesOfCopy"], json!(["TOKEN"]));
     assert!(!format!("{left:?}").contains("hunter"), "{left:?}");
+}
+
+#[tokio::test]
+async fn a_copy_has_the_extensions_and_the_secure_access_that_its_form_says() {
+    let (runtime, console, id) = with_secrets().await;
+    let made = console.post("/console/create", &copy_of(&id)).await;
+    let without = created(&runtime, &made).await.origin;
+    assert!(without.extensions.is_empty(), "{without:?}");
+    assert_eq!(without.renew_extend_seconds, None);
+    assert!(without.secure_access.is_none());
+    let form = format!(
+        "{}&extensions=opensandbox.extensions.a%3Dc&secure_access=true",
+        copy_of(&id)
+    );
+    let made = console.post("/console/create", &form).await;
+    let with = created(&runtime, &made).await.origin;
+    assert_eq!(with.extensions["opensandbox.extensions.a"], "c");
+    assert_eq!(with.renew_extend_seconds, None);
+    assert!(with.secure_access.is_some());
+    let page = console.get("/console/create").await;
+    assert!(!is_secure(&page.body), "{}", page.body);
 }
 
 #[tokio::test]
@@ -315,6 +353,200 @@ async fn a_sandbox_that_is_gone_is_copied_as_far_as_it_is_known() {
     }
     let none = copy_of(&id).replace("kept=TOKEN", "kept=");
     let made = console.post("/console/create", &none).await;
+    assert!(
+        made.location().starts_with("/console/sandboxes/"),
+        "{}",
+        made.body
+    );
+}
+
+/// A policy that allows one name.
+fn only(name: &str) -> Value {
+    json!({ "defaultAction": "deny", "egress": [{ "action": "allow", "target": name }] })
+}
+
+/// A console with a sandbox that was created with this policy. Its sidecar says that `in_force` is in
+/// force, or does not answer.
+async fn with_policy(
+    policy: &Value,
+    in_force: Option<Value>,
+) -> (Arc<SimRuntime>, Console, SandboxId) {
+    let runtime = Arc::new(SimRuntime::with_options(Options {
+        powers: true,
+        create_features: FeatureSet::EMPTY.with(Feature::NetworkPolicy),
+        sidecar: true,
+        ..Options::default()
+    }));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let execd = listener.local_addr().unwrap().port();
+    runtime.set_address(Address {
+        ports: Ports {
+            execd: Some(execd),
+            http: None,
+        },
+        ..Address::default()
+    });
+    let console = Console::open_over(Arc::clone(&runtime)).await;
+    let answer = in_force.map(|policy| {
+        json!({ "status": "ok", "mode": "enforcing", "enforcementMode": "dns", "policy": policy })
+    });
+    // The way to the sidecar leads through execd.
+    let reported = async move || match answer {
+        Some(answer) => Ok(Json(answer)),
+        None => Err(StatusCode::BAD_GATEWAY),
+    };
+    console.serve(
+        listener,
+        Router::new()
+            .route("/ping", get(async || ""))
+            .route("/proxy/18080/policy", get(reported)),
+    );
+    let body = json!({
+        "image": { "uri": "debian:12" }, "entrypoint": ["sleep", "9"], "timeout": 3600,
+        "resourceLimits": { "cpu": "1" }, "networkPolicy": policy,
+    });
+    let (record, unanswered) = console.service.create_for_answer(body).await.unwrap();
+    unanswered.answered();
+    let id = record.sandbox.id.clone();
+    (runtime, console, id)
+}
+
+/// The form of a copy with this network.
+fn copy_with(id: &SandboxId, network: &str) -> String {
+    let copy = copy_of(id).replace("kept=TOKEN", "kept=");
+    format!("{copy}&network={network}")
+}
+
+/// The network policy of the sandbox to which an answer leads.
+async fn policy_of(runtime: &SimRuntime, made: &Answer) -> Option<Value> {
+    let policy = created(runtime, made).await.network_policy?;
+    Some(serde_json::from_str(&policy.rules).unwrap())
+}
+
+#[tokio::test]
+async fn a_copy_has_the_network_policy_that_is_in_force_unless_its_form_says_otherwise() {
+    let (now, then) = (only("now.example"), only("then.example"));
+    let (runtime, console, id) = with_policy(&then, Some(now.clone())).await;
+    let page = console
+        .get(&format!("/console/create?from={id}"))
+        .await
+        .body;
+    for part in [
+        "<option value=\"only\" selected",
+        "now.example</textarea>",
+        "in force there now",
+    ] {
+        assert!(page.contains(part), "{part} in {page}");
+    }
+    assert!(!page.contains("then.example"), "{page}");
+    let form = copy_with(&id, "only&network_rules=now.example");
+    let made = console.post("/console/create", &form).await;
+    assert_eq!(policy_of(&runtime, &made).await, Some(now));
+    let form = copy_with(&id, "only&network_rules=other.example");
+    let made = console.post("/console/create", &form).await;
+    assert_eq!(
+        policy_of(&runtime, &made).await,
+        Some(only("other.example"))
+    );
+    let form = copy_with(&id, "usual&network_rules=now.example");
+    let made = console.post("/console/create", &form).await;
+    assert_eq!(policy_of(&runtime, &made).await, None, "taken out");
+}
+
+#[tokio::test]
+async fn a_copy_has_the_network_policy_of_the_create_if_the_sidecar_does_not_answer() {
+    let then = only("then.example");
+    let (_runtime, console, id) = with_policy(&then, None).await;
+    let page = console
+        .get(&format!("/console/create?from={id}"))
+        .await
+        .body;
+    for part in [
+        "<option value=\"only\" selected",
+        "then.example</textarea>",
+        "what was changed since is not known",
+    ] {
+        assert!(page.contains(part), "{part} in {page}");
+    }
+}
+
+#[tokio::test]
+async fn a_copy_whose_network_policy_is_not_known_needs_a_choice() {
+    let mut sandbox = running("a", 1);
+    sandbox.origin.egress_token = Some("sesame".into());
+    let console = Console::open_over(SimRuntime::with([sandbox])).await;
+    let page = console.get("/console/create?from=a").await.body;
+    assert!(
+        page.contains("<option value=\"unknown\" selected"),
+        "{page}"
+    );
+    let form = copy_with(&"a".into(), "unknown");
+    let answer = console.post("/console/create", &form).await;
+    assert_eq!(answer.status(), StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(
+        answer.body.contains("choose what the copy may connect to"),
+        "{}",
+        answer.body
+    );
+    assert_eq!(console.service.registry().snapshot().0.len(), 1);
+}
+
+#[tokio::test]
+async fn a_copy_that_does_not_mention_the_network_policy_of_its_original_is_refused() {
+    let (runtime, console, id) = with_policy(&only("then.example"), None).await;
+    let mut body = json!({
+        "image": { "uri": "debian:12" }, "entrypoint": ["sleep", "9"], "timeout": 3600,
+        "resourceLimits": { "cpu": "1" },
+    });
+    let refused = console.service.accept_copy(body.clone(), &id, &[]).await;
+    let why = refused.unwrap_err().to_string();
+    assert!(why.starts_with("networkPolicy: is missing"), "{why}");
+    body["networkPolicy"] = Value::Null;
+    let copy = console.service.accept_copy(body, &id, &[]).await.unwrap();
+    assert_ne!(copy, id);
+    assert!(runtime.spec(&id).unwrap().network_policy.is_some());
+}
+
+#[tokio::test]
+async fn advanced_fields_come_back_with_what_is_wrong_but_without_the_password() {
+    let console = Console::open().await;
+    let more = "%7B%22volumes%22%3A%5B%7B%22name%22%3A%22v%22%7D%5D%2C%22env%22%3A%7B%7D%7D";
+    let form = format!("{FORM}&auth_user=zoe&auth_password=xyzzy&extensions=a&more={more}");
+    let form = form.replace("env=&", "env=A%3D1&");
+    let answer = console.post("/console/create", &form).await;
+    assert_eq!(answer.status(), StatusCode::UNPROCESSABLE_ENTITY);
+    for part in [
+        "value=\"zoe\"",
+        "Line 1 is not name=value.",
+        "env has a field of its own",
+    ] {
+        assert!(answer.body.contains(part), "{part} in {}", answer.body);
+    }
+    assert!(!answer.body.contains("xyzzy"), "{}", answer.body);
+    let before = answer.body.split_once(" class=\"advanced\"").unwrap().0;
+    assert!(before.ends_with("<details open"), "{}", answer.body);
+    // Nor with one that is among the further members.
+    let more = "%7B%22image%22%3A%7B%22auth%22%3A%7B%22username%22%3A%22zoe%22%2C%22password%22%3A%22xyzzy%22%7D%7D%7D";
+    let form = format!("{FORM}&more={more}");
+    let answer = console.post("/console/create", &form).await;
+    assert_eq!(answer.status(), StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(answer.body.contains("username"), "{}", answer.body);
+    assert!(!answer.body.contains("xyzzy"), "{}", answer.body);
+    // A member without a field is checked by the server's rules.
+    let more = "%7B%22volumes%22%3A%5B%7B%22name%22%3A%22V_%22%7D%5D%7D";
+    let answer = console
+        .post("/console/create", &format!("{FORM}&more={more}"))
+        .await;
+    assert!(
+        answer.body.contains("volumes.0.mountPath: "),
+        "{}",
+        answer.body
+    );
+    assert!(answer.body.contains("href=\"#more\""), "{}", answer.body);
+    let more = "%7B%22extensions%22%3A%7B%22access.renew.extend.seconds%22%3A%22600%22%7D%7D";
+    let made = console
+        .post("/console/create", &format!("{FORM}&more={more}"))
+        .await;
     assert!(
         made.location().starts_with("/console/sandboxes/"),
         "{}",

@@ -91,7 +91,7 @@ async fn pages_follow_each_other_and_a_file_has_all_of_them() {
     let first = console.events("?action=sandbox.pause").await;
     assert_eq!(rows(&first), 50);
     let (_, older) = first
-        .split_once("href=\"/console/events?action=sandbox%2Epause&amp;cursor=")
+        .split_once("href=\"/console/events?action=sandbox.pause&amp;cursor=")
         .unwrap_or_else(|| panic!("{first}"));
     let cursor = older.split('"').next().unwrap();
     let second = console

@@ -78,7 +78,8 @@ async fn a_failed_create_is_listed_with_its_reason() {
         assert!(table(&list).contains(part), "{part} in {list}");
     }
     let page = console.get(&path).await.body;
-    for part in ["sleep 9", "no such device", "256Mi"] {
+    let advice = "Clone fills the create form in";
+    for part in ["sleep 9", "no such device", "256Mi", advice] {
         assert!(page.contains(part), "{part} in {page}");
     }
 }
@@ -100,6 +101,33 @@ async fn the_filter_applies_to_what_ended() {
     assert!(table(&list).contains(ids[0].short()) && !table(&list).contains(ids[1].short()));
     let unknown = console.get("/console/sandboxes?q=foo%3Abar").await.body;
     assert!(unknown.contains("there is no field foo"), "{unknown}");
+}
+
+#[tokio::test]
+async fn what_ended_comes_in_the_order_of_the_url() {
+    let console = Console::open().await;
+    let mut ids = Vec::new();
+    for name in ["b", "a", "c"] {
+        let id = console.sandbox(name).await;
+        console.service.delete(&id, true).await.unwrap();
+        ids.push(id);
+    }
+    for (sort, order) in [("", [2, 1, 0]), ("&sort=-ended", [0, 1, 2])] {
+        let list = console.get(&format!("{ENDED}{sort}")).await.body;
+        let place = |at: usize| table(&list).find(ids[at].as_str()).unwrap();
+        let places = order.map(place);
+        assert!(places.is_sorted(), "{sort}: {places:?}");
+    }
+    let list = console.get(&format!("{ENDED}&sort=-lived")).await.body;
+    assert!(list.contains("aria-sort=\"descending\""), "{list}");
+    assert!(table(&list).contains("sort=lived"), "{list}");
+    assert!(table(&list).contains("data-hidden=\"tenant \""), "{list}");
+    let list = console
+        .get(&format!("{ENDED}&hide=image,lived,none"))
+        .await
+        .body;
+    let hidden = "data-hidden=\"image lived tenant \"";
+    assert!(table(&list).contains(hidden), "{list}");
 }
 
 #[tokio::test]
@@ -134,7 +162,7 @@ async fn every_rendering_of_a_page_has_the_same_lines() {
     let id = console.sandbox("a").await;
     let page = || {
         let domains = &console.state.domains;
-        domains.of(&Principal::configured_key(), Noted::default())
+        domains.of(&Principal::configured_key(), Noted::default(), None)
     };
     let (first, next) = (page(), page());
     let lines = async |page: &Arc<dyn ConsoleBackend>| {

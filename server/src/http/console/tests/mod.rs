@@ -6,12 +6,17 @@ mod addresses;
 mod audit;
 mod create;
 mod events;
+mod labels;
 mod list;
+mod network;
 mod origins;
 mod overview;
 mod pages;
+mod pools;
 mod sessions;
 mod settings;
+mod snapshots;
+mod templates;
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +31,7 @@ use osb_protocol::{SandboxId, WireTime};
 use osb_runtime::{Address, Observed, Origin, Phase, Ports, Source, Status, sim::SimRuntime};
 use osb_service::Supervisor;
 use osb_store::{Location, Store};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{
     net::{TcpListener, TcpStream},
     runtime::Handle,
@@ -120,6 +125,11 @@ impl Console {
     }
 
     pub(super) async fn start_over(runtime: impl Into<Arc<SimRuntime>>) -> Self {
+        Self::start_with(runtime, Limits::default()).await
+    }
+
+    /// The same with what the operator allows.
+    async fn start_with(runtime: impl Into<Arc<SimRuntime>>, limits: Limits) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let location = Location::Sqlite(dir.path().join("state.db"));
         let store = osb_store::open(&location).await.unwrap();
@@ -130,7 +140,7 @@ impl Console {
         };
         let limits = Limits {
             ready_wait: Duration::ZERO,
-            ..Limits::default()
+            ..limits
         };
         let service = Service::start(
             runtime.into(),
@@ -208,6 +218,22 @@ impl Console {
             head: Response::from_parts(head, ()),
             body: String::from_utf8_lossy(&body).into(),
         }
+    }
+
+    /// Calls a server function.
+    async fn call_function(&self, function: &str, form: &str) -> Answer {
+        let request = Request::post(format!("/console/fn/{function}"))
+            .header("sec-fetch-site", "same-origin")
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        self.send(request, form).await
+    }
+
+    /// The answer of a server function.
+    async fn json_of(&self, function: &str, form: &str) -> Value {
+        let answer = self.call_function(function, form).await;
+        let (status, body) = (answer.status(), &answer.body);
+        assert_eq!(status, StatusCode::OK, "{function}: {body}");
+        serde_json::from_str(body).unwrap()
     }
 
     async fn get(&self, path: &str) -> Answer {

@@ -36,6 +36,9 @@ async fn pages_read_without_script_and_escape_what_users_wrote() {
         "sleep 9",
         "Extend",
         "Delete",
+        "Latest events",
+        // A panel without content says why.
+        "Metrics are turned off, or not available on this runtime.",
     ] {
         assert!(detail.body.contains(part), "{part} in {}", detail.body);
     }
@@ -287,4 +290,41 @@ async fn the_files_of_a_sandbox_are_read_without_script() {
     for part in ["&lt;b&gt;", "rw-r--r--", "Upload"] {
         assert!(page.body.contains(part), "{part} in {}", page.body);
     }
+}
+
+#[tokio::test]
+async fn checks_run_now_and_say_what_is_wrong() {
+    let port = {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    let console = Console::open_over(SimRuntime::with([running("a", port)])).await;
+    let answer = console.post("/console/fn/sandboxes/health", "id=a").await;
+    assert!(
+        answer.body.contains("execd cannot be reached"),
+        "{}",
+        answer.body
+    );
+    assert!(
+        answer.body.contains("connected to the engine"),
+        "{}",
+        answer.body
+    );
+    let page = console
+        .get("/console/sandboxes/a/diagnostics?checks=now")
+        .await;
+    assert!(
+        page.body.contains("execd cannot be reached"),
+        "{}",
+        page.body
+    );
+    let page = console.get("/console/sandboxes/a/diagnostics").await;
+    assert!(
+        !page.body.contains("execd cannot be reached"),
+        "only when it is wanted"
+    );
+    let none = console
+        .post("/console/fn/sandboxes/health", "id=none")
+        .await;
+    assert!(none.body.contains("Err"), "{}", none.body);
 }

@@ -4,7 +4,10 @@ use std::{path::PathBuf, sync::Arc};
 
 use axum::http::StatusCode;
 use osb_protocol::identity::Role;
-use osb_runtime::sim::{Options, SimRuntime};
+use osb_runtime::{
+    SecureKind,
+    sim::{Options, SimRuntime},
+};
 use osb_store::Location;
 use tokio::time::timeout;
 
@@ -49,6 +52,7 @@ impl Console {
 async fn an_administrator_sees_health_and_configuration_without_secrets() {
     let runtime = SimRuntime::with_options(Options {
         powers: true,
+        secure: Some(SecureKind::Gvisor),
         ..Options::default()
     });
     let console = Console::open_over(runtime).await.with_configuration();
@@ -61,6 +65,7 @@ async fn an_administrator_sees_health_and_configuration_without_secrets() {
         "Sandboxes can be created.",
         "It takes writes.",
         "sim answers.",
+        "gVisor (runsc)",
         "60 GiB of 100 GiB are free for images and sandboxes.",
         "1.2.3 (test)",
         "config.toml",

@@ -1,4 +1,4 @@
-use super::{super::rules::ARGUMENT_MAX, *};
+use super::{super::ARGUMENT_MAX, *};
 
 #[test]
 fn hooks_reach_execd_in_its_own_spelling() {

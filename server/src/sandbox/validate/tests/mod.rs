@@ -2,6 +2,7 @@
 
 mod fields;
 mod hooks;
+mod network_policy;
 mod rules;
 
 use osb_runtime::{Expiry, Source};
@@ -12,9 +13,12 @@ use super::*;
 const RULES: Rules = Rules {
     runtime: "docker",
     features: FeatureSet::EMPTY,
+    secure: None,
     max_timeout_seconds: Some(3600),
     execd_auth: true,
     execd_isolation: true,
+    default_policy: None,
+    storage: StorageRules::NONE,
 };
 
 fn request(body: &Value, rules: &Rules) -> Result<CreateSpec, Error> {

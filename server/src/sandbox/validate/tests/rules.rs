@@ -1,4 +1,4 @@
-use super::{super::rules::ARGUMENT_MAX, *};
+use super::{super::ARGUMENT_MAX, *};
 
 #[test]
 fn broken_rules_come_in_the_contracts_order() {
@@ -81,6 +81,13 @@ fn a_template_is_refused_by_its_name() {
         error.to_string(),
         "templateId: templates are not available on the docker runtime"
     );
+    let able = Rules {
+        features: FeatureSet::EMPTY.with(Feature::Templates),
+        ..RULES
+    };
+    let spec = request(&template, &able).unwrap();
+    assert_eq!(spec.origin.source, Source::Template("tpl-1".to_owned()));
+    assert_eq!(spec.origin.entrypoint, [""; 0], "it is the template's");
 }
 
 #[test]
@@ -229,4 +236,23 @@ fn patches_may_delete_odd_keys_but_not_reserved_ones() {
         Err(Error::ReservedLabel(_))
     ));
     assert!(patch("team", Some("core")).is_ok());
+}
+
+#[test]
+fn sessions_are_isolated_by_a_kernel_that_can() {
+    let body = with(
+        "/extensions",
+        json!({"bootstrap.execd.isolation": "enable"}),
+    );
+    let under = |secure| Rules { secure, ..RULES };
+    assert!(request(&body, &under(None)).unwrap().isolation);
+    let kata = request(&body, &under(Some(SecureKind::Kata)));
+    assert!(kata.unwrap().isolation);
+    let error = request(&body, &under(Some(SecureKind::Gvisor))).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("bootstrap.execd.isolation") && text.contains("gVisor (secure_runtime.type)"),
+        "{text}"
+    );
+    assert!(request(&good(), &under(Some(SecureKind::Gvisor))).is_ok());
 }

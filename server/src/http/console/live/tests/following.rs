@@ -197,3 +197,41 @@ async fn a_tab_follows_a_bounded_number_of_topics() {
     }
     assert_eq!((refused, console.state.hub.followed()), (2, 8));
 }
+
+#[tokio::test]
+async fn a_tab_gets_the_use_of_the_rows_that_it_shows_within_its_scope() {
+    let (console, runtime) = console().await;
+    let own = console.sandbox("a").await;
+    let other = console.sandbox("b").await;
+    let service = &console.service;
+    let sampled = |id: &SandboxId| service.recent_use(std::slice::from_ref(id))[0].is_some();
+    until("sampled", || sampled(&own) && sampled(&other)).await;
+    let (mut page, _) = Page::open(&console).await;
+    let ids = vec![own.clone(), "unknown".into()];
+    page.say(&Command::Usage { ids }).await;
+    let (seq, rows) = page.snapshot().await;
+    assert_eq!(rows.as_array().unwrap().len(), 1, "{rows}");
+    assert_eq!(rows[0]["id"], own.as_str());
+    assert!(rows[0]["cpu"]["now"].is_string(), "{rows}");
+    // The next round of samples comes without being asked for.
+    let (next, rows) = timeout(PATIENCE, page.snapshot()).await.unwrap();
+    assert!(next > seq, "{next} {seq}");
+    assert_eq!(rows[0]["id"], own.as_str());
+    let foreign = service.within(&Scope::of(Some("red")));
+    assert_eq!(foreign.recent_use(std::slice::from_ref(&own)), [None]);
+    // What has ended uses nothing, also when nothing else is sampled.
+    for id in [&own, &other] {
+        runtime.exit(id, 1).await;
+    }
+    until("ended", || !sampled(&own) && !sampled(&other)).await;
+    let gone = async {
+        loop {
+            if let Frame::Snapshot { data, .. } = page.hear().await
+                && data.as_array().is_some_and(Vec::is_empty)
+            {
+                break;
+            }
+        }
+    };
+    timeout(PATIENCE, gone).await.unwrap();
+}

@@ -1,0 +1,213 @@
+//! What was decided, by destination: a bounded memory that says what the sandbox asked for.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use jiff::Timestamp;
+use serde::Serialize;
+use tokio::sync::watch;
+
+use crate::{
+    limits,
+    policy::{Action, Decision},
+};
+
+/// The default decided.
+const DEFAULT: &str = "default";
+
+/// Decisions about names.
+#[derive(Debug)]
+pub struct Decisions {
+    seen: Mutex<Seen>,
+    changed: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    names: HashMap<Arc<str>, Entry>,
+    number: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    action: Action,
+    rule: Arc<str>,
+    count: u64,
+    first: Timestamp,
+    last: Timestamp,
+    number: u64,
+}
+
+/// A decision about a name, as the API shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Shown {
+    /// What happened to the last query.
+    pub action: Action,
+    /// Name that was asked for.
+    pub name: String,
+    /// Rule that decided, or `default`, or why an answer was withheld.
+    pub rule: String,
+    /// Number of queries.
+    pub count: u64,
+    /// Time of the first query that is remembered.
+    pub first: Timestamp,
+    /// Time of the last query.
+    pub last: Timestamp,
+    /// Number of the last change. Later ones have higher numbers.
+    pub number: u64,
+}
+
+impl Default for Decisions {
+    fn default() -> Self {
+        Self {
+            seen: Mutex::default(),
+            changed: watch::channel(0).0,
+        }
+    }
+}
+
+impl Decisions {
+    /// Notes what a policy said about a name.
+    pub fn note(&self, name: &str, decision: Decision<'_>) {
+        let rule = decision.rule.map(ToString::to_string);
+        self.note_reason(name, decision.action, rule.as_deref().unwrap_or(DEFAULT));
+    }
+
+    /// Notes a decision for another reason than a rule.
+    pub fn note_reason(&self, name: &str, action: Action, reason: &str) {
+        let now = Timestamp::now();
+        let number = {
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.note(name, action, reason, now);
+            seen.number
+        };
+        self.changed.send_if_modified(|last| {
+            let is_newer = *last < number;
+            *last = number.max(*last);
+            is_newer
+        });
+    }
+
+    /// Decisions after a change, in the order of their changes, and the number of the last one.
+    #[must_use]
+    pub fn since(&self, number: u64) -> (Vec<Shown>, u64) {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let newer = seen.names.iter().filter(|(_, entry)| entry.number > number);
+        let mut shown: Vec<Shown> = newer
+            .map(|(name, entry)| Shown {
+                action: entry.action,
+                name: name.to_string(),
+                rule: entry.rule.to_string(),
+                count: entry.count,
+                first: entry.first,
+                last: entry.last,
+                number: entry.number,
+            })
+            .collect();
+        shown.sort_unstable_by_key(|it| it.number);
+        (shown, seen.number)
+    }
+
+    /// Changes when a decision is noted; the value is its number.
+    #[must_use]
+    pub fn watch(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+}
+
+impl Seen {
+    fn note(&mut self, name: &str, action: Action, reason: &str, now: Timestamp) {
+        self.number += 1;
+        let number = self.number;
+        if let Some(entry) = self.names.get_mut(name) {
+            if *entry.rule != *reason {
+                entry.rule = reason.into();
+            }
+            entry.action = action;
+            entry.count += 1;
+            entry.last = now;
+            entry.number = number;
+            return;
+        }
+        if self.names.len() == limits::DECISIONS {
+            self.forget_oldest();
+        }
+        let entry = Entry {
+            action,
+            rule: reason.into(),
+            count: 1,
+            first: now,
+            last: now,
+            number,
+        };
+        self.names.insert(name.into(), entry);
+    }
+
+    /// Forgets the eighth of the names that was not asked for longest, so that a flood of new names
+    /// does not search for the oldest each time.
+    fn forget_oldest(&mut self) {
+        let mut numbers: Vec<u64> = self.names.values().map(|entry| entry.number).collect();
+        let position = numbers.len() / 8;
+        let (_, limit, _) = numbers.select_nth_unstable(position);
+        let limit = *limit;
+        self.names.retain(|_, entry| entry.number > limit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_for_a_name_are_counted_together() {
+        let decisions = Decisions::default();
+        decisions.note_reason("a.example", Action::Deny, DEFAULT);
+        decisions.note_reason("b.example", Action::Allow, "allow *.example");
+        decisions.note_reason("a.example", Action::Allow, "allow a.example");
+        let (shown, number) = decisions.since(0);
+        assert_eq!(number, 3);
+        let short: Vec<_> = shown
+            .iter()
+            .map(|it| (&*it.name, it.action, &*it.rule, it.count))
+            .collect();
+        assert_eq!(
+            short,
+            [
+                ("b.example", Action::Allow, "allow *.example", 1),
+                ("a.example", Action::Allow, "allow a.example", 2),
+            ]
+        );
+        assert!(shown[1].first <= shown[1].last);
+        assert_eq!(decisions.since(2).0.len(), 1);
+        assert_eq!(decisions.since(3).0, []);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_latest_stay() {
+        let decisions = Decisions::default();
+        for n in 0..limits::DECISIONS * 3 {
+            decisions.note_reason(&format!("n{n}.example"), Action::Deny, DEFAULT);
+            decisions.note_reason("always.example", Action::Allow, DEFAULT);
+        }
+        let (shown, _) = decisions.since(0);
+        assert!(shown.len() <= limits::DECISIONS, "{}", shown.len());
+        assert!(shown.len() > limits::DECISIONS / 2, "{}", shown.len());
+        let last = &shown[shown.len() - 1];
+        assert_eq!(
+            (&*last.name, last.count),
+            ("always.example", limits::DECISIONS as u64 * 3)
+        );
+    }
+
+    #[test]
+    fn watchers_learn_of_changes() {
+        let decisions = Decisions::default();
+        let mut changes = decisions.watch();
+        assert!(!changes.has_changed().unwrap());
+        decisions.note_reason("a.example", Action::Deny, DEFAULT);
+        assert!(changes.has_changed().unwrap());
+        assert_eq!(*changes.borrow_and_update(), 1);
+    }
+}
