@@ -368,13 +368,15 @@ pub enum Reach {
     Nowhere(String),
 }
 
-/// The images on the host.
+/// What a sandbox can have of the host: images and memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostImages {
     /// The images with a name; `None` when they are not known.
     pub images: Option<Vec<HostImage>>,
     /// Whether only the images of presets are listed, because the caller may not know others.
     pub of_presets_only: bool,
+    /// Memory of the host in bytes; `None` if it is not known, or not for the caller.
+    pub memory_bytes: Option<u64>,
 }
 
 /// An image on the host.

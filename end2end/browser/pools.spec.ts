@@ -76,7 +76,7 @@ test("one is added, filled, used, changed and deleted with keys alone", async ({
   await page.keyboard.type("7");
   await page.keyboard.press("Enter");
   await expect(page.locator(".toasts")).toContainText("The capacity of by-keys is changed");
-  await expect(fact(page, "Sandboxes", "In all")).toContainText("of at most 7");
+  await expect(fact(page, "Sandboxes", "Total")).toContainText("of at most 7");
 
   await tabTo(page, action(page, "Delete"));
   await page.keyboard.press("Enter");
@@ -209,7 +209,7 @@ test.describe("without script", () => {
     await page.getByLabel("Most in all").fill("5");
     await action(page, "Change the capacity").click();
     await expect(page.locator(".toasts")).toContainText("The capacity is changed");
-    await expect(fact(page, "Sandboxes", "In all")).toContainText("of at most 5");
+    await expect(fact(page, "Sandboxes", "Total")).toContainText("of at most 5");
     await page.goto(path);
     await expect(line(page, "by-form")).toContainText(image);
     await line(page, "by-form").getByRole("link", { name: "by-form", exact: true }).click();

@@ -26,7 +26,7 @@ const IMAGES: &str = "images";
 #[component]
 pub(super) fn Fields(
     state: State,
-    /// The images on the host.
+    /// What is on the host.
     images: StoredValue<HostImages>,
     /// The snapshots that are ready, and the templates that are made.
     offered: StoredValue<Offered>,
@@ -35,6 +35,9 @@ pub(super) fn Fields(
 ) -> impl IntoView {
     let image_note = Memo::new(move |_| {
         images.with_value(|images| host_images::note(images, &state.form.read().image))
+    });
+    let memory_note = Memo::new(move |_| {
+        images.with_value(|host| host_images::memory_note(host, &state.form.read().memory))
     });
     let names = images.with_value(|images| {
         let all = images.images.iter().flatten();
@@ -54,7 +57,7 @@ pub(super) fn Fields(
         <LifetimeField state />
         <div class="pair source-part" class:off=move || is_whole.get()>
             <TextField state field=Field::Cpu name="cpu" list=CPUS.0 help="Cores: 0.5 or 500m. Empty: no limit." />
-            <TextField state field=Field::Memory name="memory" list=MEMORIES.0 help="512Mi, 2Gi … Empty: no limit." />
+            <TextField state field=Field::Memory name="memory" list=MEMORIES.0 help=memory_note />
         </div>
         <Suggestions id=CPUS.0 of=CPUS.1 />
         <Suggestions id=MEMORIES.0 of=MEMORIES.1 />

@@ -1,4 +1,8 @@
-//! Which images are on the host.
+//! Which images are on the host, and what else it has for a sandbox.
+
+use std::collections::BTreeMap;
+
+use osb_protocol::resources::ResourceLimits;
 
 use super::{defaults::BASE_IMAGE, presets::PRESETS};
 use crate::{ui::Unit, view::HostImages};
@@ -62,6 +66,21 @@ pub(super) fn note(known: &HostImages, image: &str) -> String {
     }
 }
 
+/// Help of the field with the limit of memory. Engines accept a limit above what the host has.
+#[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
+pub(super) fn memory_note(known: &HostImages, limit: &str) -> String {
+    let limits = BTreeMap::from([("memory".to_owned(), limit.trim().to_owned())]);
+    let limit = ResourceLimits::parse(&limits).ok();
+    let limit = limit.and_then(|limits| u64::try_from(limits.memory_bytes?).ok());
+    match (limit, known.memory_bytes) {
+        (Some(limit), Some(all)) if limit > all => format!(
+            "More than this host has ({}): the limit will not hold the sandbox back.",
+            Unit::Bytes.text(all as f64)
+        ),
+        _ => "512Mi, 2Gi … Empty: no limit.".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,6 +98,19 @@ mod tests {
                 image("r.example:5000/a/b:1", 1_048_576),
             ]),
             of_presets_only,
+            memory_bytes: Some(1 << 30),
+        }
+    }
+
+    #[test]
+    fn a_limit_above_the_memory_of_the_host_is_pointed_out() {
+        for limit in ["1025Mi", " 2Gi ", "1073741825"] {
+            let note = memory_note(&known(false), limit);
+            assert!(note.contains("this host has (1.0 GiB)"), "{limit}: {note}");
+            assert!(memory_note(&HostImages::default(), limit).starts_with("512Mi"));
+        }
+        for limit in ["", "1Gi", "512Mi", "lots", "-1"] {
+            assert!(memory_note(&known(false), limit).starts_with("512Mi"), "{limit}");
         }
     }
 

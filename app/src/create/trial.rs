@@ -60,6 +60,7 @@ mod tests {
                 bytes: 1,
             }]),
             of_presets_only: false,
+            memory_bytes: None,
         };
         assert_eq!(
             image(&known("opensandbox/base:latest")),

@@ -149,7 +149,7 @@ fn Numbers(current: RwSignal<PoolDetail>) -> impl IntoView {
             <dd class="num">{move || numbers().claimed}</dd>
             <dt>"Draining"</dt>
             <dd class="num">{move || numbers().draining}</dd>
-            <dt>"In all"</dt>
+            <dt>"Total"</dt>
             <dd class="num">{in_all}</dd>
             {last_failure}
         </dl>

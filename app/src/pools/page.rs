@@ -23,8 +23,8 @@ const TITLES: &[ColumnTitle] = &[
     ColumnTitle::new("Starting").class("c-number"),
     ColumnTitle::new("Claimed").class("c-number"),
     ColumnTitle::new("Draining").class("c-number"),
-    ColumnTitle::new("To wait").class("c-range"),
-    ColumnTitle::new("In all").class("c-range"),
+    ColumnTitle::new("Buffer").class("c-range"),
+    ColumnTitle::new("Total").class("c-range"),
     ColumnTitle::new("Age").class("c-age"),
 ];
 

@@ -181,6 +181,7 @@ pub(super) fn BulkBar(page: ListPage, selection: Selection) -> impl IntoView {
             class:is-empty=move || selection.len() == 0
             aria-label="Selected sandboxes"
         >
+            <input type="hidden" name="list" value=move || page.query.read().url() />
             <p class="num needs-script" aria-live="polite">
                 {move || format!("{} selected", selection.len())}
             </p>

@@ -92,8 +92,8 @@ fn EndedRow(row: SandboxRow, page: ListPage) -> impl IntoView {
             <td class="c-reason clip" title=title>
                 {message}
             </td>
-            <td class="c-image mono clip" title=origin.clone()>
-                {origin.clone()}
+            <td class="c-image mono clip clip-start" title=origin.clone()>
+                <bdi>{origin.clone()}</bdi>
             </td>
             <td class="c-ended">
                 <Age at=Signal::stored(ended.at) />

@@ -16,8 +16,8 @@ use crate::{
 
 /// Time to which one click extends a life, in seconds.
 const QUICK_SECONDS: i64 = 1_800;
-/// Labels that fit into a line.
-const LABELS: usize = 2;
+/// Labels that can be read in a line, on most screens.
+const LABELS: usize = 1;
 
 /// One sandbox.
 #[component]
@@ -54,8 +54,8 @@ pub(super) fn Row(
             <td class="c-state">
                 <StateBadge state stage=Signal::derive(move || note(&row.read())) />
             </td>
-            <td class="c-image mono clip" title=origin>
-                {origin}
+            <td class="c-image mono clip clip-start" title=origin>
+                <bdi>{origin}</bdi>
             </td>
             <td class="c-expires">
                 <Show when=move || lives.get()>
@@ -198,7 +198,7 @@ fn note(row: &SandboxRow) -> Option<String> {
     stage.or_else(|| reason_words(&row.sandbox.status))
 }
 
-/// The first labels in one line, and the number of the others. A click on one filters by it.
+/// The first label, and the number of the others, which a click shows. A click on one filters by it.
 #[component]
 pub(super) fn RowLabels(
     of: Signal<BTreeMap<String, String>>,

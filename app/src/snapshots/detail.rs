@@ -176,14 +176,14 @@ fn About(row: Signal<SnapshotRow>) -> impl IntoView {
             <dd>{name}</dd>
             <dt>"State"</dt>
             <dd>{move || row.read().snapshot.status.state.as_str()} {since}</dd>
-            <dt>"Taken of"</dt>
+            <dt>"Sandbox"</dt>
             <dd>
                 <a href=Tab::Overview.address(&source) title=source.to_string()>
                     {move || row.read().source.title.clone()}
                 </a>
                 {move || row.read().source.state.is_none().then_some(" (gone)")}
             </dd>
-            <dt>"Which was created from"</dt>
+            <dt>"The sandbox was created from"</dt>
             <dd>{parent}</dd>
             <dt>"Taken"</dt>
             <dd>

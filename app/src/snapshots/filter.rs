@@ -73,7 +73,7 @@ pub(super) fn FilterForm(
                 />
             </div>
             <div class="field">
-                <label for="snapshot-sandbox">"Taken of sandbox (id)"</label>
+                <label for="snapshot-sandbox">"Id of the sandbox"</label>
                 <input
                     id="snapshot-sandbox"
                     class="mono"

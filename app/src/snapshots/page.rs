@@ -21,7 +21,7 @@ use crate::{
 const TITLES: &[ColumnTitle] = &[
     ColumnTitle::new("Snapshot").class("c-name"),
     ColumnTitle::new("State").class("c-state"),
-    ColumnTitle::new("Taken of").class("c-source"),
+    ColumnTitle::new("Sandbox").class("c-source"),
     ColumnTitle::new("Based on").class("c-parent"),
     ColumnTitle::new("Size").class("c-size"),
     ColumnTitle::new("Age").class("c-age"),

@@ -68,8 +68,8 @@ pub(super) fn Row(id: String, shown: Shown) -> impl IntoView {
                 </a>
                 {move || row.read().source.state.is_none().then_some(" (gone)")}
             </td>
-            <td class="c-parent mono clip">
-                {move || parent(&row.read())}
+            <td class="c-parent clip">
+                {move || parent(&row.read(), shown)}
             </td>
             <td class="c-size num">{move || size(row.read().snapshot.size_bytes)}</td>
             <td class="c-age">
@@ -89,12 +89,18 @@ pub(super) fn Row(id: String, shown: Shown) -> impl IntoView {
     .into_any()
 }
 
-/// The snapshot that the sandbox was created from.
-fn parent(row: &SnapshotRow) -> Option<AnyView> {
+/// The snapshot that the sandbox was created from: by its name, if the page lists it.
+fn parent(row: &SnapshotRow, shown: Shown) -> Option<AnyView> {
     let id = row.snapshot.source_snapshot_id.clone()?;
-    let text = short(&id).to_owned();
+    let short = short(&id).to_owned();
+    let listed = shown.list.with(|list| {
+        let row = list.row(&id)?;
+        Some(title(&row.snapshot).to_owned())
+    });
+    let text = listed.unwrap_or_else(|| short.clone());
+    let is_id = text == short;
     let link = view! {
-        <a class="row-link" href=address(&id) title=id.clone()>
+        <a class="row-link" class:mono=is_id href=address(&id) title=id.clone()>
             {text}
         </a>
     };

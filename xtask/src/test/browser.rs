@@ -62,6 +62,7 @@ fn suite(context: &Context<'_>) -> Result<Tally> {
     }
     let suite = Suite {
         name: NAME,
+        labelled: false,
         limit: match context.options.full {
             true => FULL_LIMIT,
             false => LIMIT,

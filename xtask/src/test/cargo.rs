@@ -123,7 +123,11 @@ fn on_any_store(root: &Path) -> Vec<String> {
 fn run_and_count(cargo: &mut Command, name: &str) -> Tally {
     let mut counted = Tally::default();
     let mut add = |line: &str| counted += parse_summary(line).unwrap_or_default();
-    let suite = Suite { name, limit: LIMIT };
+    let suite = Suite {
+        name,
+        labelled: false,
+        limit: LIMIT,
+    };
     let mut around = suite.run(cargo, &mut add, || Ok(Tally::default()));
     if counted.failed > 0 {
         // The exit status only repeats failures that the summary lines counted.

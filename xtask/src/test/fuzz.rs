@@ -108,6 +108,7 @@ fn target(context: &Context<'_>, name: &str) -> Result<Tally> {
         .arg(format!("-max_total_time={SECONDS}"));
     let suite = Suite {
         name: "fuzz",
+        labelled: false,
         limit: LIMIT,
     };
     Ok(suite.run(&mut cargo, &mut |_| {}, || Ok(Tally::PASSED)))

@@ -51,6 +51,7 @@ fn suite(context: &Context<'_>) -> Result<Tally> {
     tests.arg(format!("{FOLDER}/sdk.test.js"));
     let suite = Suite {
         name: NAME,
+        labelled: false,
         limit: LIMIT,
     };
     eprintln!("==> {NAME}");

@@ -9,6 +9,7 @@ use super::{Context, Database, server::TestServer, suite::Suite, tally::Tally};
 use crate::{
     host::{postgres::Postgres, python},
     interrupt::interrupted,
+    step::in_parallel,
 };
 
 /// Longest time of one suite, and with the long form of its tests.
@@ -115,16 +116,35 @@ pub(super) const NAMES: [&str; RUNS.len()] = [
     RUNS[4].name,
 ];
 
-/// Runs all suites against one server, and a part of them against one on PostgreSQL; or all suites
-/// against the latter.
+/// How many of [`RUNS`] are about the SDK as such. They take as long as the others together.
+const SDK_RUNS: usize = 2;
+
+/// Runs all suites, and a part of them against a server on PostgreSQL; or all suites against the
+/// latter.
+///
+/// Sandboxes start and end most of the time, which leaves processors idle. So one half of the suites
+/// runs beside the other, each against its own server.
 pub(super) fn run(context: &Context<'_>) -> Tally {
+    let (of_sdk, others) = RUNS.split_at(SDK_RUNS);
     match context.options.store {
         Database::Sqlite => {
-            let mut tally = all(context, "python-server", &RUNS, None);
-            if !interrupted() {
-                tally += on_postgresql(context, &ON_POSTGRESQL);
+            let both = in_parallel(
+                || Ok(all(context, "python-server-sdk", of_sdk, None)),
+                || {
+                    let mut tally = all(context, "python-server", others, None);
+                    if !interrupted() {
+                        tally += on_postgresql(context, &ON_POSTGRESQL);
+                    }
+                    Ok(tally)
+                },
+            );
+            match both {
+                Ok((mut tally, other)) => {
+                    tally += other;
+                    tally
+                }
+                Err(error) => context.report_failure("run the suites in Python", &error),
             }
-            tally
         }
         Database::Postgresql => on_postgresql(context, &RUNS),
     }
@@ -197,6 +217,7 @@ fn one(context: &Context<'_>, server: &TestServer, run: &Run) -> Result<Tally> {
     server.describe_to(&mut pytest);
     let suite = Suite {
         name: run.name,
+        labelled: true,
         limit: match context.options.full {
             true => LIMIT_FULL,
             false => LIMIT,

@@ -42,6 +42,7 @@ impl TestServer {
         let config = dir.join("config.toml");
         let text = render(free_port()?, &random_key()?, &dir.join("store.db"));
         let text = with_builds(&with_volumes(&text, &volumes_in(&dir)));
+        let text = alone(&text);
         let text = match database {
             None => text,
             Some(url) => in_database(&text, url),
@@ -117,6 +118,11 @@ fn with_builds(config: &str) -> String {
     format!("{config}\n[templates]\nallow_builds = true\n")
 }
 
+/// Keeps the server from taking over sandboxes of the servers that run beside it.
+fn alone(config: &str) -> String {
+    config.replace("[docker]\n", "[docker]\ntake_over = false\n")
+}
+
 /// Moves the store of a configuration into a PostgreSQL database.
 fn in_database(config: &str, url: &str) -> String {
     let config = config.replace("type = \"sqlite\"", "type = \"postgresql\"");
@@ -141,11 +147,12 @@ mod tests {
     fn a_store_is_moved_into_a_database() {
         let url = "postgresql://postgres@127.0.0.1:1/postgres";
         let text = with_volumes(&render(1, "key", Path::new("/s.db")), Path::new("/v"));
-        let text = in_database(&with_builds(&text), url);
+        let text = in_database(&alone(&with_builds(&text)), url);
         let config: toml::Table = text.parse().unwrap();
         let store = &config["store"];
         assert_eq!(store["type"].as_str(), Some("postgresql"));
         assert_eq!(store["postgresql"]["dsn"].as_str(), Some(url));
+        assert_eq!(config["docker"]["take_over"].as_bool(), Some(false));
         assert_eq!(config["runtime"]["type"].as_str(), Some("docker"));
         let image = config["egress"]["image"].as_str();
         assert_eq!(image, Some("opensandbox/egress:latest"));

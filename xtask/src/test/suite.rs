@@ -15,6 +15,8 @@ use crate::{
 pub(super) struct Suite<'a> {
     /// Name in messages.
     pub(super) name: &'a str,
+    /// Whether each line of its output names it, because another suite runs beside it.
+    pub(super) labelled: bool,
     /// Time after which it is killed with all its child processes.
     pub(super) limit: Duration,
 }
@@ -55,13 +57,17 @@ impl Suite<'_> {
         count: impl FnOnce() -> Result<Tally>,
     ) -> Tally {
         let mut last = String::new();
+        let label = match self.labelled {
+            true => format!("{} | ", self.name),
+            false => String::new(),
+        };
         let ended = watch(command, self.limit, &mut |line| match line {
             Line::Out(text) => {
-                eprintln!("{text}");
+                eprintln!("{label}{text}");
                 on_line(text);
                 text.clone_into(&mut last);
             }
-            Line::Err(text) | Line::Transient(text) => eprintln!("{text}"),
+            Line::Err(text) | Line::Transient(text) => eprintln!("{label}{text}"),
             Line::Idle => {}
         });
         let status = match ended {
@@ -112,6 +118,7 @@ mod tests {
     fn run(script: &str, limit: u64, counted: Result<Tally>) -> Tally {
         let suite = Suite {
             name: "probe",
+            labelled: false,
             limit: Duration::from_secs(limit),
         };
         suite.run(&mut shell(script), &mut |_| {}, || counted)
@@ -127,6 +134,7 @@ mod tests {
     fn a_filter_that_matches_nothing_in_one_suite_is_no_failure() {
         let suite = Suite {
             name: "probe",
+            labelled: false,
             limit: Duration::from_secs(60),
         };
         let run = |no_match, counted| {

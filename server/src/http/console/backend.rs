@@ -306,9 +306,14 @@ impl ConsoleBackend for Domain {
                 })
                 .collect()
         });
+        let host = match self.sees_host {
+            true => self.service.host().await,
+            false => None,
+        };
         HostImages {
             images,
             of_presets_only: !self.sees_host,
+            memory_bytes: host.map(|host| host.memory_bytes),
         }
     }
 

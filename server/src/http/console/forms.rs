@@ -24,6 +24,8 @@ use tower_sessions::Session;
 
 use super::{super::audited::Noted, ConsoleState, for_request::Backend, pages, session};
 
+/// Address of the list.
+const LIST: &str = "/console/sandboxes";
 /// Most sandboxes of a bulk action whose reasons a notice has.
 const NAMED: usize = 10;
 
@@ -236,7 +238,7 @@ async fn ask_to_delete_all(
     if chosen.is_empty() {
         let notice = Notice::bad("No sandbox is selected, or those that were are gone.");
         session::leave_notice(&session, &notice).await;
-        return Redirect::to("/console/sandboxes").into_response();
+        return Redirect::to(LIST).into_response();
     }
     pages::render_deletion(&state, parts, Deletion::Several(chosen)).await
 }
@@ -248,7 +250,7 @@ async fn delete(Backend(backend): Domain, session: Session, Path(id): Path<Sandb
         Err(error) => Notice::bad(error.to_string()),
     };
     session::leave_notice(&session, &notice).await;
-    Redirect::to("/console/sandboxes")
+    Redirect::to(LIST)
 }
 
 /// The form of the selected rows of the list.
@@ -257,6 +259,8 @@ struct Selected {
     ids: Vec<SandboxId>,
     /// Time until the new expiry, in seconds.
     seconds: Option<i64>,
+    /// The list on which they were selected, with its filter.
+    list: Option<String>,
 }
 
 impl Selected {
@@ -266,6 +270,7 @@ impl Selected {
             match &*name {
                 "id" => selected.ids.push(SandboxId::new(value)),
                 "seconds" => selected.seconds = value.parse().ok(),
+                "list" => selected.list = Some(value.into_owned()),
                 _ => {}
             }
         }
@@ -278,7 +283,7 @@ async fn extend_all(
     session: Session,
     RawForm(form): RawForm,
 ) -> Redirect {
-    let Selected { ids, seconds } = Selected::of(&form);
+    let Selected { ids, seconds, list } = Selected::of(&form);
     let until = seconds.map(in_seconds).unwrap_or_else(|| {
         Err(ConsoleError::Refused {
             message: "seconds: must be a whole number".to_owned(),
@@ -288,12 +293,13 @@ async fn extend_all(
         Ok(until) => run_bulk(&*backend, BulkAct::Extend(until), ids).await,
         Err(error) => Err(error),
     };
-    leave_results(&session, results, "extended").await
+    leave_results(&session, results, "extended", list).await
 }
 
 async fn pause_all(Backend(backend): Domain, session: Session, RawForm(form): RawForm) -> Redirect {
-    let results = run_bulk(&*backend, BulkAct::Pause, Selected::of(&form).ids).await;
-    leave_results(&session, results, "paused").await
+    let Selected { ids, list, .. } = Selected::of(&form);
+    let results = run_bulk(&*backend, BulkAct::Pause, ids).await;
+    leave_results(&session, results, "paused", list).await
 }
 
 async fn resume_all(
@@ -301,8 +307,9 @@ async fn resume_all(
     session: Session,
     RawForm(form): RawForm,
 ) -> Redirect {
-    let results = run_bulk(&*backend, BulkAct::Resume, Selected::of(&form).ids).await;
-    leave_results(&session, results, "resumed").await
+    let Selected { ids, list, .. } = Selected::of(&form);
+    let results = run_bulk(&*backend, BulkAct::Resume, ids).await;
+    leave_results(&session, results, "resumed", list).await
 }
 
 async fn delete_all(
@@ -310,22 +317,31 @@ async fn delete_all(
     session: Session,
     RawForm(form): RawForm,
 ) -> Redirect {
-    let results = run_bulk(&*backend, BulkAct::Delete, Selected::of(&form).ids).await;
-    leave_results(&session, results, "deleted").await
+    let Selected { ids, list, .. } = Selected::of(&form);
+    let results = run_bulk(&*backend, BulkAct::Delete, ids).await;
+    leave_results(&session, results, "deleted", list).await
 }
 
-/// Leaves what a bulk action did for the list, and leads there.
+/// Leaves what a bulk action did for the list, and leads there: to the same filter, if the form names
+/// it.
 async fn leave_results(
     session: &Session,
     results: Result<Vec<BulkResult>, ConsoleError>,
     done: &str,
+    list: Option<String>,
 ) -> Redirect {
     let notice = match results {
         Ok(results) => notice_of(&results, done),
         Err(error) => Notice::bad(error.to_string()),
     };
     session::leave_notice(session, &notice).await;
-    Redirect::to("/console/sandboxes")
+    Redirect::to(list.as_deref().filter(|it| is_list(it)).unwrap_or(LIST))
+}
+
+/// Whether this is the address of the list with a filter: a form could name any other.
+fn is_list(address: &str) -> bool {
+    let query = address.strip_prefix(LIST).unwrap_or_default();
+    query.starts_with('?') && query.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// The summary, with the first of those that were not done.

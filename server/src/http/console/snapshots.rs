@@ -1,6 +1,6 @@
 //! Snapshots for the pages about them, over the service that the REST API calls too.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use axum::http::StatusCode;
@@ -76,13 +76,18 @@ impl SandboxSnapshots {
             page = self.page(query, shown).await?;
         }
         let users = Users::of_snapshots(&self.service);
-        let rows = page.items.into_iter().map(|snapshot| {
-            let source = self.known(&snapshot.sandbox_id);
-            let source = source.unwrap_or_else(|| Kin::gone(&snapshot.sandbox_id));
-            row(&users, snapshot, source)
-        });
+        let mut sources = BTreeMap::new();
+        let mut rows = Vec::with_capacity(page.items.len());
+        for snapshot in page.items {
+            let source = match sources.get(&snapshot.sandbox_id) {
+                Some(known) => Kin::clone(known),
+                None => self.remembered(&snapshot.sandbox_id).await?,
+            };
+            sources.insert(snapshot.sandbox_id.clone(), source.clone());
+            rows.push(row(&users, snapshot, source));
+        }
         Ok(SnapshotList {
-            rows: rows.collect(),
+            rows,
             matching: page.pagination.total_items,
             page: shown,
             totals: self.totals().await?,

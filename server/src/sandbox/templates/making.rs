@@ -20,7 +20,8 @@ use crate::{
     trace,
 };
 
-/// Templates that are made at once. Others wait in the order of their acceptance.
+/// Templates that are made at once, of one tenant only one of them. Others wait in the order of their
+/// acceptance.
 const PLACES: usize = 2;
 /// Templates that are accepted and not made, at most. The context of a build waits in memory.
 const MOST: usize = 8;
@@ -43,6 +44,8 @@ pub(in crate::sandbox) struct Makings {
 #[derive(Debug)]
 struct UnderWay {
     tenant: Option<String>,
+    /// Of its tenant: whoever may work at one now.
+    turn: Arc<Semaphore>,
     log: Arc<BuildLog>,
     /// Ends the work.
     deleted: CancellationToken,
@@ -69,6 +72,45 @@ impl Makings {
         log.map(|log| log.text())
     }
 
+    /// Notes that a template is being made.
+    ///
+    /// # Errors
+    /// [`TemplateError::Busy`] and [`TemplateError::TenantBusy`] when others wait already.
+    fn begin(self: Arc<Self>, row: &TemplateRow) -> Result<Making, TemplateError> {
+        let log = Arc::<BuildLog>::default();
+        let deleted = CancellationToken::new();
+        let turn = {
+            let mut under_way = self.locked();
+            let own = under_way.values().filter(|it| it.tenant == row.tenant);
+            let (count, turn) = (own.clone().count(), own.map(|it| &it.turn).next().cloned());
+            if row.tenant.is_some() && count >= MOST_OF_TENANT {
+                return Err(TemplateError::TenantBusy(count));
+            }
+            if under_way.len() >= MOST {
+                return Err(TemplateError::Busy(under_way.len()));
+            }
+            let turn = turn.unwrap_or_else(|| {
+                let places = if row.tenant.is_some() { 1 } else { PLACES };
+                Arc::new(Semaphore::new(places))
+            });
+            let noted = UnderWay {
+                tenant: row.tenant.clone(),
+                turn: Arc::clone(&turn),
+                log: Arc::clone(&log),
+                deleted: deleted.clone(),
+            };
+            under_way.insert(row.id.clone(), noted);
+            turn
+        };
+        Ok(Making {
+            all: self,
+            template: row.id.clone(),
+            turn,
+            log,
+            deleted,
+        })
+    }
+
     /// Ends the work at a template that is marked as deleted. Returns whether a task worked at it: then
     /// that task removes the template.
     pub(super) fn cancel(&self, template: &str) -> bool {
@@ -89,6 +131,8 @@ impl Makings {
 pub(super) struct Making {
     all: Arc<Makings>,
     template: String,
+    /// See [`UnderWay::turn`].
+    turn: Arc<Semaphore>,
     log: Arc<BuildLog>,
     deleted: CancellationToken,
 }
@@ -99,34 +143,7 @@ impl Making {
     /// # Errors
     /// [`TemplateError::Busy`] and [`TemplateError::TenantBusy`] when others wait already.
     pub(super) fn begin(service: &Service, row: &TemplateRow) -> Result<Self, TemplateError> {
-        let all = Arc::clone(&service.inner.makings);
-        let log = Arc::<BuildLog>::default();
-        let deleted = CancellationToken::new();
-        {
-            let mut under_way = all.locked();
-            if row.tenant.is_some() {
-                let own = under_way.values().filter(|it| it.tenant == row.tenant);
-                let own = own.count();
-                if own >= MOST_OF_TENANT {
-                    return Err(TemplateError::TenantBusy(own));
-                }
-            }
-            if under_way.len() >= MOST {
-                return Err(TemplateError::Busy(under_way.len()));
-            }
-            let noted = UnderWay {
-                tenant: row.tenant.clone(),
-                log: Arc::clone(&log),
-                deleted: deleted.clone(),
-            };
-            under_way.insert(row.id.clone(), noted);
-        }
-        Ok(Self {
-            all,
-            template: row.id.clone(),
-            log,
-            deleted,
-        })
+        Arc::clone(&service.inner.makings).begin(row)
     }
 
     /// Ends the work. Returns whether the template was deleted meanwhile: then the caller removes it. A
@@ -170,13 +187,18 @@ impl Service {
     /// the server stops, or whose end is not known or cannot be stored, is recovered.
     async fn make_template(&self, row: &TemplateRow, recipe: Recipe, making: &Making) {
         let stopping = self.inner.tasks.stopping();
+        // The turn comes first: a tenant does not keep a place while it waits for itself.
+        let place = async {
+            let turn = making.turn.acquire().await.ok()?;
+            Some((turn, self.inner.makings.places.acquire().await.ok()?))
+        };
         let place = tokio::select! {
             biased;
             () = making.deleted.cancelled() => return,
             () = stopping.cancelled() => return,
-            place = self.inner.makings.places.acquire() => place,
+            place = place => place,
         };
-        let Ok(_place) = place else {
+        let Some(_place) = place else {
             return;
         };
         match self.begin_building(row).await {
@@ -296,5 +318,68 @@ impl Service {
                 "a deleted template stays; it will be recovered"
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use osb_protocol::WireTime;
+
+    use super::*;
+
+    fn row(id: usize, tenant: Option<&str>) -> TemplateRow {
+        let now = WireTime::from_unix_ms(0).unwrap();
+        TemplateRow {
+            id: id.to_string(),
+            tenant: tenant.map(str::to_owned),
+            owner: None,
+            spec: "{}".to_owned(),
+            metadata: BTreeMap::new(),
+            phase: TemplatePhase::Pending,
+            image: None,
+            message: None,
+            size_bytes: None,
+            created_at: now,
+            changed_at: now,
+        }
+    }
+
+    #[test]
+    fn a_tenant_works_at_one_template_whoever_else_waits() {
+        let all = Arc::<Makings>::default();
+        let begin = |id, tenant| Arc::clone(&all).begin(&row(id, tenant)).unwrap();
+        let (first, second) = (begin(1, Some("a")), begin(2, Some("a")));
+        let (other, own) = (begin(3, Some("b")), [begin(4, None), begin(5, None)]);
+        let turn = first.turn.try_acquire().unwrap();
+        assert!(second.turn.try_acquire().is_err());
+        assert!(other.turn.try_acquire().is_ok());
+        // Those of nobody are the operator's.
+        let both = own.each_ref().map(|making| making.turn.try_acquire());
+        assert!(both.iter().all(Result::is_ok), "{both:?}");
+        drop(turn);
+        drop(first);
+        assert!(second.turn.try_acquire().is_ok());
+    }
+
+    #[test]
+    fn what_waits_is_bounded_for_each_tenant_and_for_all() {
+        let all = Arc::<Makings>::default();
+        let begin = |id, tenant| Arc::clone(&all).begin(&row(id, tenant));
+        let own: Vec<_> = (0..MOST_OF_TENANT).map(|id| begin(id, Some("a"))).collect();
+        assert!(own.iter().all(Result::is_ok));
+        assert!(matches!(
+            begin(100, Some("a")).err(),
+            Some(TemplateError::TenantBusy(MOST_OF_TENANT))
+        ));
+        let rest: Vec<_> = (MOST_OF_TENANT..MOST).map(|id| begin(id, None)).collect();
+        assert!(rest.iter().all(Result::is_ok));
+        assert!(matches!(
+            begin(101, Some("b")).err(),
+            Some(TemplateError::Busy(MOST))
+        ));
+        drop(own);
+        assert!(begin(102, Some("a")).is_ok());
     }
 }

@@ -258,6 +258,17 @@ async fn forms_act_on_the_ticked_rows() {
     ] {
         assert!(list.contains(part), "{part} in {list}");
     }
+    for (given, want) in [
+        ("/console/sandboxes?q=team%3Da", "/console/sandboxes?q=team%3Da"),
+        ("/console/sandboxes?q=a\n", "/console/sandboxes"),
+        ("/console/sandboxesx?q=a", "/console/sandboxes"),
+        ("//other.example/console/sandboxes?", "/console/sandboxes"),
+    ] {
+        let list: String = url::form_urlencoded::byte_serialize(given.as_bytes()).collect();
+        let form = format!("id=nope&list={list}");
+        let answer = console.post("/console/sandboxes/bulk/pause", &form).await;
+        assert_eq!(answer.location(), want, "{given}");
+    }
     let nothing = console.post("/console/sandboxes/bulk/delete", "").await;
     assert_eq!(nothing.location(), "/console/sandboxes");
     let list = console.get("/console/sandboxes").await.body;
