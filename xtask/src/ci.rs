@@ -36,7 +36,11 @@ pub(crate) fn ci(repo: &Repo, options: &Options) -> ExitCode {
         || {
             let clippy = ["clippy", "--all-targets", "--", "--deny", "warnings"];
             let lints = || run(cargo(repo).args(clippy));
-            Ok(step("check the lints", lints))
+            let lints = step("check the lints", lints);
+            if lints.is_ok() {
+                test::build_dependencies(repo)?;
+            }
+            Ok(lints)
         },
         || {
             let installer = Installer::new(options.may_install());

@@ -110,7 +110,10 @@ mod tests {
             assert!(memory_note(&HostImages::default(), limit).starts_with("512Mi"));
         }
         for limit in ["", "1Gi", "512Mi", "lots", "-1"] {
-            assert!(memory_note(&known(false), limit).starts_with("512Mi"), "{limit}");
+            assert!(
+                memory_note(&known(false), limit).starts_with("512Mi"),
+                "{limit}"
+            );
         }
     }
 

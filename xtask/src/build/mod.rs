@@ -15,6 +15,9 @@ use anyhow::Result;
 
 use crate::{host::Installer, process::query, repo::Repo, step::in_parallel};
 
+/// Variable with which the server's build script fails, so that only what it depends on is built.
+pub(crate) const ONLY_DEPENDENCIES: &str = "OSB_ONLY_DEPENDENCIES";
+
 /// How a build is optimised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Profile {

@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::Command};
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::{Profile, native, publish::publish};
+use super::{ONLY_DEPENDENCIES, Profile, native, publish::publish};
 use crate::{
     process::{cargo, run, run_ignoring_failure},
     repo::Repo,
@@ -20,8 +20,7 @@ pub(super) fn dependencies(repo: &Repo, profile: Profile) -> Result<()> {
     }
     step("build the server's dependencies", || {
         let mut cargo = command(repo, profile);
-        // The server's own build script fails with this variable; its dependencies are built.
-        run_ignoring_failure(cargo.arg("--keep-going").env("OSB_ONLY_DEPENDENCIES", "1"))
+        run_ignoring_failure(cargo.arg("--keep-going").env(ONLY_DEPENDENCIES, "1"))
     })
 }
 

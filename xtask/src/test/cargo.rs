@@ -6,9 +6,11 @@ use anyhow::{Error, Result, bail};
 
 use super::{Context, suite::Suite, tally::Tally};
 use crate::{
+    build,
     host::{GVISOR, REDIS, postgres::Postgres},
-    process::{self, Ended, describe, run_within, watch},
+    process::{self, Ended, describe, run_ignoring_failure, run_within, watch},
     progress::Line,
+    repo::Repo,
     step::{notice, step},
 };
 
@@ -103,6 +105,21 @@ pub(super) fn run(context: &Context<'_>, docker: Result<(), &Error>) -> Tally {
         tally += run_and_count(&mut cargo, "cargo test on PostgreSQL");
     }
     tally
+}
+
+/// Builds what the Rust tests need but the server, while the site is made that the server embeds.
+pub(crate) fn build_dependencies(repo: &Repo) -> Result<()> {
+    if repo.site().join("pkg").exists() {
+        return Ok(());
+    }
+    step("build the dependencies of the Rust tests", || {
+        let mut cargo = process::cargo();
+        cargo
+            .args(["test", "--no-run", "--keep-going"])
+            .env(build::ONLY_DEPENDENCIES, "1")
+            .current_dir(repo.root());
+        run_ignoring_failure(&mut cargo)
+    })
 }
 
 /// Test targets that must pass on every store: a new one is among them.

@@ -115,6 +115,8 @@ impl<'a> Context<'a> {
     }
 }
 
+pub(crate) use cargo::build_dependencies;
+
 /// Runs a suite that needs the server and an engine.
 type Run = fn(&Context<'_>) -> Tally;
 

@@ -259,7 +259,10 @@ async fn forms_act_on_the_ticked_rows() {
         assert!(list.contains(part), "{part} in {list}");
     }
     for (given, want) in [
-        ("/console/sandboxes?q=team%3Da", "/console/sandboxes?q=team%3Da"),
+        (
+            "/console/sandboxes?q=team%3Da",
+            "/console/sandboxes?q=team%3Da",
+        ),
         ("/console/sandboxes?q=a\n", "/console/sandboxes"),
         ("/console/sandboxesx?q=a", "/console/sandboxes"),
         ("//other.example/console/sandboxes?", "/console/sandboxes"),
