@@ -115,7 +115,8 @@ pub(crate) fn build_dependencies(repo: &Repo) -> Result<()> {
     step("build the dependencies of the Rust tests", || {
         let mut cargo = process::cargo();
         cargo
-            .args(["test", "--no-run", "--keep-going"])
+            // As `test --no-run`, which cannot go on after a failure.
+            .args(["build", "--tests", "--keep-going"])
             .env(build::ONLY_DEPENDENCIES, "1")
             .current_dir(repo.root());
         run_ignoring_failure(&mut cargo)
