@@ -44,7 +44,7 @@ pub(in crate::sandbox) struct Makings {
 #[derive(Debug)]
 struct UnderWay {
     tenant: Option<String>,
-    /// Of its tenant: whoever may work at one now.
+    /// Of its tenant: the task that holds it works at its template.
     turn: Arc<Semaphore>,
     log: Arc<BuildLog>,
     /// Ends the work.
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_works_at_one_template_whoever_else_waits() {
+    fn one_template_of_a_tenant_is_made_at_a_time() {
         let all = Arc::<Makings>::default();
         let begin = |id, tenant| Arc::clone(&all).begin(&row(id, tenant)).unwrap();
         let (first, second) = (begin(1, Some("a")), begin(2, Some("a")));
@@ -355,7 +355,7 @@ mod tests {
         let turn = first.turn.try_acquire().unwrap();
         assert!(second.turn.try_acquire().is_err());
         assert!(other.turn.try_acquire().is_ok());
-        // Those of nobody are the operator's.
+        // Those without a tenant are the operator's.
         let both = own.each_ref().map(|making| making.turn.try_acquire());
         assert!(both.iter().all(Result::is_ok), "{both:?}");
         drop(turn);
