@@ -1,6 +1,8 @@
 //! What pages use of the browser. On the server these functions do nothing or return a default;
 //! none panics there.
 
+use std::time::Duration;
+
 /// Unix milliseconds.
 #[must_use]
 pub fn now_ms() -> i64 {
@@ -230,8 +232,12 @@ pub fn focus_when_shown(id: impl AsRef<str> + 'static) {
     leptos::prelude::request_animation_frame(move || focus(id.as_ref()));
 }
 
+/// When [`focus_if_lost`] looks again.
+const FOCUS_AGAIN: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
+
 /// Focuses the element with this id once what was set until now is shown, if what had the focus is
-/// gone, or disabled.
+/// gone, or disabled. Looks again a little later: a page that loads keeps the elements of the one before
+/// it, and a dialog that closes gives the focus back.
 pub fn focus_if_lost(id: &'static str) {
     let focus = move || {
         let document = leptos::prelude::document();
@@ -249,6 +255,9 @@ pub fn focus_if_lost(id: &'static str) {
     // Another page is shown a little later than its address.
     let next_frame = move || leptos::prelude::request_animation_frame(focus);
     leptos::prelude::request_animation_frame(next_frame);
+    for delay in FOCUS_AGAIN {
+        leptos::prelude::set_timeout(focus, delay);
+    }
 }
 
 /// Whether the page is in a tab of the browser that is not shown.
