@@ -44,6 +44,9 @@ fn main() {
     let hydrates = site.join("pkg/osb.js").is_file() && site.join("pkg/osb_bg.wasm").is_file();
     println!("cargo::rustc-env=OSB_SITE_HYDRATES={hydrates}");
     println!("cargo::rerun-if-changed=build.rs");
+    // Relative, as no other line about the site is: checkouts that share `CARGO_TARGET_DIR` share this
+    // script's output as well, and each needs its own site.
+    println!("cargo::rerun-if-changed=../target/site");
     let embed = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");
     memory_serve::load_names_directories([("site", site)], embed);
 }

@@ -6,7 +6,7 @@ use super::{
     columns::hidden,
     list_page::ListPage,
     query::Column,
-    row::{Name, RowLabels},
+    row::{Name, RowLabels, image_name},
     table::{BeyondLast, Empty, PageLinks, sort_title},
 };
 use crate::{
@@ -92,8 +92,8 @@ fn EndedRow(row: SandboxRow, page: ListPage) -> impl IntoView {
             <td class="c-reason clip" title=title>
                 {message}
             </td>
-            <td class="c-image mono clip clip-start" title=origin.clone()>
-                <bdi>{origin.clone()}</bdi>
+            <td class="c-image mono clip" title=origin.clone()>
+                {image_name(&origin)}
             </td>
             <td class="c-ended">
                 <Age at=Signal::stored(ended.at) />

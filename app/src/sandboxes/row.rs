@@ -54,8 +54,8 @@ pub(super) fn Row(
             <td class="c-state">
                 <StateBadge state stage=Signal::derive(move || note(&row.read())) />
             </td>
-            <td class="c-image mono clip clip-start" title=origin>
-                <bdi>{origin}</bdi>
+            <td class="c-image mono clip" title=origin>
+                {move || image_name(row.read().origin())}
             </td>
             <td class="c-expires">
                 <Show when=move || lives.get()>
@@ -94,6 +94,15 @@ pub(super) fn Row(
         </tr>
     }
     .into_any()
+}
+
+/// The name of an image, and before it the registry and the folder, which narrow windows leave out.
+pub(super) fn image_name(image: &str) -> impl IntoView + use<> {
+    let start = image.rfind('/').map_or(0, |slash| slash + 1);
+    let (place, name) = image.split_at(start);
+    let place =
+        (!place.is_empty()).then(|| view! { <span class="image-place">{place.to_owned()}</span> });
+    (place, name.to_owned())
 }
 
 /// A link to the create form, filled in with what this sandbox was created with.
