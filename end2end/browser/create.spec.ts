@@ -46,6 +46,17 @@ test("mistakes are reported without the server's answer, too", async ({ page, fa
   await expect.poll(() => faults.splice(0).every((fault) => fault.includes("ERR_FAILED"))).toBe(true);
 });
 
+test("a limit above the memory of the host is pointed out, and accepted", async ({ page }) => {
+  await logIn(page, "/console/create");
+  await hydrated(page);
+  const help = page.locator("#memory-help");
+  await page.getByLabel("Memory").fill("4000Gi");
+  await expect(help).toContainText(/More than this host has \([0-9.]+ [GT]iB\)/);
+  await expect(page.locator("#memory-problem")).toBeEmpty();
+  await page.getByLabel("Memory").fill("512Mi");
+  await expect(help).toHaveText("512Mi, 2Gi … Empty: no limit.");
+});
+
 test("a refused form reports all kinds of mistakes at once, mended with the keyboard only", async ({ page, api }) => {
   await logIn(page, "/console/create");
   await hydrated(page);
