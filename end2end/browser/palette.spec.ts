@@ -54,6 +54,24 @@ test("what is typed before the palette is loaded is not lost", async ({ page, sa
   await expect(page).toHaveURL(new RegExp(`${sandbox.id}$`));
 });
 
+test("Enter before the palette is loaded opens what was typed", async ({ page }) => {
+  let release = () => {};
+  const held = new Promise<void>((resolve) => (release = resolve));
+  await page.route(/split_palette/, async (route) => {
+    await held;
+    await route.continue();
+  });
+  await logIn(page, "/console");
+  await hydrated(page);
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("setti");
+  await page.keyboard.press("Enter");
+  await page.keyboard.type("more");
+  release();
+  await expect(page).toHaveURL(/\/console\/settings$/);
+  await expect(field(page)).toBeHidden();
+});
+
 test("pages, tabs and actions are chosen with arrows, and Escape gives the focus back", async ({
   page,
   sandbox,

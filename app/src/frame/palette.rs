@@ -17,7 +17,7 @@ const SETTLED: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy)]
 pub(crate) struct PaletteOpen(pub(crate) RwSignal<bool>);
 
-/// What was typed into the open palette before its code was there.
+/// What was typed into the open palette before its code was there; a line break is Enter, which ends it.
 #[derive(Clone, Copy)]
 pub(crate) struct TypedEarly(pub(crate) StoredValue<String>);
 
@@ -44,6 +44,8 @@ pub(super) fn Palette() -> impl IntoView {
             return;
         }
         early.update_value(|early| match key.as_str() {
+            _ if early.ends_with('\n') => {}
+            "Enter" => early.push('\n'),
             "Backspace" => drop(early.pop()),
             key if key.chars().count() == 1 => early.push_str(key),
             _ => {}

@@ -57,15 +57,22 @@ pub(super) fn PaletteDialog() -> impl IntoView {
         shown.track();
         chosen.set(0);
     });
+    let act = actor(is_open);
+    let act_early = act.clone();
     Effect::new(move |_| {
         if let (true, Some(field)) = (is_open.get(), field.get()) {
-            let typed = early.try_update_value(std::mem::take).unwrap_or_default();
+            let mut typed = early.try_update_value(std::mem::take).unwrap_or_default();
+            let has_enter = typed.ends_with('\n');
+            typed.truncate(typed.trim_end_matches('\n').len());
             field.set_value(&typed);
             text.set(typed);
             let _ = field.focus();
+            let offer = shown.with_untracked(|shown| shown.first().cloned());
+            if let (true, Some(offer)) = (has_enter, offer) {
+                act_early(offer.act);
+            }
         }
     });
-    let act = actor(is_open);
     let act_by_key = act.clone();
     let on_key = move |event: ev::KeyboardEvent| {
         let count = shown.with_untracked(Vec::len);

@@ -14,6 +14,7 @@ use osb_runtime::{
     Runtime,
     sim::{Faults, Options, SimRuntime},
 };
+use osb_store::{MemberState, PoolMemberRow};
 use osb_testkit::{TestServer, store_in, wait_until};
 use reqwest::{Method, RequestBuilder};
 use secrecy::ExposeSecret;
@@ -421,6 +422,16 @@ async fn a_restarted_server_goes_on_with_what_waits_and_knows_its_clients() {
 /// A store that was restored from a backup says that a claimed sandbox waits, or does not know it.
 #[tokio::test]
 async fn an_old_store_gives_no_used_sandbox_to_another_client() {
+    keep_used_one(MemberState::Ready).await;
+}
+
+#[tokio::test]
+async fn an_old_store_that_has_a_start_removes_no_used_sandbox() {
+    keep_used_one(MemberState::Warming).await;
+}
+
+/// Restores a store of the time before the claim, in which the claimed sandbox has this state.
+async fn keep_used_one(state: MemberState) {
     let (server, sim, folder) = filled([1, 1, 4]).await;
     server.stop().await;
     drop(server);
@@ -443,8 +454,12 @@ async fn an_old_store_gives_no_used_sandbox_to_another_client() {
     let location = store_in(old.path()).await.unwrap();
     let store = osb_store::open(&location).await.unwrap();
     store.add_pool(&pools[0]).await.unwrap();
-    store.add_member(&members[0]).await.unwrap();
-    assert_eq!(members[0].id, used);
+    let row = PoolMemberRow {
+        state,
+        ..members[0].clone()
+    };
+    store.add_member(&row).await.unwrap();
+    assert_eq!(row.id, used);
     store.close().await;
     drop(store);
     let server = over(&sim, old.path(), "").await;

@@ -2,7 +2,7 @@
 //!
 //! | A crash left | What happens |
 //! |---|---|
-//! | a row that is `Warming` | the member drains |
+//! | a row that is `Warming` | the member is asked whether it waits, and removed |
 //! | a row that is `Ready` | the member is asked whether it waits, and serves on |
 //! | a row that is `Ready`, with other settings or without a pool of its template | the member is asked whether it waits, and removed |
 //! | a row that is `Claimed` | it is a sandbox, and its claim is repeated; if its create was not answered, it is removed |

@@ -9,7 +9,7 @@ use std::time::Duration;
 use osb_protocol::SandboxId;
 use osb_runtime::{CreateSpec, Observed, RuntimeError, Stage, WaitingSandbox, new_token};
 use osb_service::ErrorChain;
-use osb_store::{MemberState, PoolMemberRow, PoolRow};
+use osb_store::{MemberState, PoolMemberRow, PoolRow, StoreError};
 use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -241,7 +241,7 @@ impl Service {
     }
 
     /// Asks a member of an earlier process whether it waits. After a restore of the store, one that waits
-    /// by its row, or has none, may be a client's: it stays, as what its labels say, and no client gets it.
+    /// by its row, or is being started, or has none, may be a client's: it stays, as what its labels say, and no client gets it.
     async fn verify_member(&self, observed: Observed) {
         let id = observed.origin.id.clone();
         let execd = self.waiting_execd(&observed);
@@ -292,9 +292,14 @@ impl Service {
             sandbox = %id,
             "the store does not have the claim of this sandbox of a pool: it is kept until it is deleted"
         );
-        let removed = self.inner.store.remove_member(&id, MemberState::Ready);
+        let removed = async {
+            for from in [MemberState::Ready, MemberState::Warming] {
+                self.inner.store.remove_member(&id, from).await?;
+            }
+            Ok::<_, StoreError>(())
+        };
         match removed.await {
-            Ok(_) => {
+            Ok(()) => {
                 self.inner.pools.forget(&id);
                 self.inner.registry.put(Facts::found(observed, changes));
                 // It may be to be removed.

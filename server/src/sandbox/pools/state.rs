@@ -118,15 +118,16 @@ impl Pools {
                 state.put_pool(row);
             }
             for mut row in members {
-                // Its start was interrupted.
-                if row.state == MemberState::Warming {
-                    row.state = MemberState::Draining;
-                }
+                // Its start was interrupted; or the store is an old one, and it may be a client's by now.
+                let was_started = row.state == MemberState::Warming;
                 let is_outdated = row.settings != settings || !state.has_pool_of(&row);
                 if is_outdated && row.state == MemberState::Ready {
                     info!(sandbox = %row.id, pool = row.pool, "a sandbox that waits is out of date");
                 }
-                let member = Member::left(row, is_outdated);
+                if was_started {
+                    row.state = MemberState::Ready;
+                }
+                let member = Member::left(row, is_outdated || was_started);
                 state.members.insert(member.row.id.clone(), member);
             }
         }

@@ -180,16 +180,34 @@ fn members_of_an_earlier_process_are_asked_or_removed() {
         row("b", 2, MemberState::Ready),
         row("c", 3, MemberState::Draining),
         row("d", 4, MemberState::Ready),
+        row("e", 5, MemberState::Warming),
+        row("f", 6, MemberState::Warming),
+        row("g", 7, MemberState::Ready),
     ];
     let pools = Arc::new(Pools::new(vec![pool([9, 0, 9, 0])], left, SETTINGS));
+    assert!(pools.see(observed("a", Phase::Running, 2)).is_none());
     assert!(pools.see(observed("b", Phase::Running, 2)).is_none());
     assert!(pools.see(observed("d", Phase::Exited(1), 2)).is_none());
+    assert!(pools.see(observed("e", Phase::Created, 2)).is_none());
+    assert!(pools.see(observed("g", Phase::Paused, 2)).is_none());
+    let seen = ids(&["a", "b", "c", "d", "e", "g"]);
+    pools.compare(&seen.into_iter().collect(), at(100));
     let work = pools.work(0);
     let mut drained = work.drain;
     drained.sort();
-    assert_eq!(drained, ids(&["a", "c", "d"]));
-    let asked: Vec<_> = work.verify.into_iter().map(|it| it.origin.id).collect();
-    assert_eq!(asked, ids(&["b"]));
+    assert_eq!(drained, ids(&["c", "d", "e", "f"]));
+    let mut asked: Vec<_> = work.verify.into_iter().map(|it| it.origin.id).collect();
+    asked.sort();
+    assert_eq!(asked, ids(&["a", "b"]), "g is frozen");
+    assert!(pools.is_outdated(&"a".into()) && !pools.is_outdated(&"b".into()));
+    pools.freeze(&"g".into(), false, at(3));
+    let asked: Vec<_> = pools
+        .work(0)
+        .verify
+        .into_iter()
+        .map(|it| it.origin.id)
+        .collect();
+    assert_eq!(asked, ids(&["g"]));
     assert!(pools.take(&key()).is_none());
     pools.set_verified(&"b".into(), true);
     assert_eq!(taken(&pools).1, "b".into());
