@@ -156,7 +156,7 @@ test("lines are filtered by output and severity, here and in the dock", async ({
   await severity.selectOption("Warnings, errors");
   const entryPoint = async () => (await texts()).filter((text) => !text.startsWith("{"));
   await expect.poll(entryPoint).toEqual(["ERROR gone", "WARN slow", "error: broken"]);
-  await expect(lines(page).first()).toHaveAttribute("data-severity", "warn");
+  await expect(lines(page).filter({ hasText: "WARN slow" })).toHaveAttribute("data-severity", "warn");
   await page.reload();
   await hydrated(page);
   await expect(severity).toHaveValue("warn");

@@ -145,3 +145,33 @@ test("the console has its own typeface, and it is small", async ({ page }) => {
   expect(size).toBeGreaterThan(0);
   expect(size).toBeLessThan(40_000);
 });
+
+test("a dialog that Escape closed opens again at once", async ({ page }) => {
+  await logIn(page, "/console");
+  await hydrated(page);
+  // Both keys in one task: the browser says that a dialog was closed in a task of its own.
+  const reopen = (key: string, ctrlKey: boolean) =>
+    page.evaluate(
+      ([key, ctrlKey]) => {
+        document.querySelector<HTMLDialogElement>("dialog[open]")?.close();
+        document.dispatchEvent(new KeyboardEvent("keydown", { key, ctrlKey, bubbles: true }));
+      },
+      [key, ctrlKey] as const,
+    );
+  const closed = page.evaluate(
+    () => new Promise((done) => document.addEventListener("close", done, { capture: true, once: true })).then(() => true),
+  );
+  await page.keyboard.press("Control+k");
+  await expect(field(page)).toBeFocused();
+  await reopen("k", true);
+  expect(await closed).toBe(true);
+  await expect(field(page)).toBeFocused();
+  await page.keyboard.press("Escape");
+  await expect(field(page)).toBeHidden();
+
+  const help = page.getByRole("dialog", { name: "Keyboard" });
+  await page.keyboard.press("?");
+  await expect(help).toBeVisible();
+  await reopen("?", false);
+  await expect(help).toBeVisible();
+});

@@ -55,7 +55,8 @@ pub(super) fn listen(
                 return event.prevent_default();
             }
             if opens_palette(&event) {
-                palette_open.update(|open| *open = !*open);
+                // Escape closes it before the signal says so.
+                palette_open.set(!browser::exists(".palette[open]"));
                 return event.prevent_default();
             }
             let is_command = event.ctrl_key() || event.meta_key() || event.alt_key();

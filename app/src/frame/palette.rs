@@ -7,7 +7,7 @@ use wasm_bindgen::JsCast;
 
 use crate::{
     lazy::{Lazy, Part},
-    ui::Icon,
+    ui::{Icon, close_signal},
 };
 
 /// Time after which a page has loaded what it shows.
@@ -92,7 +92,7 @@ pub(super) fn Palette() -> impl IntoView {
             aria-label="Go to"
             on:click=close_outside
             on:keydown=keep_early
-            on:close=move |_| open.set(false)
+            on:close=move |_| close_signal(dialog, open)
         >
             {move || {
                 let content = content.filter(|_| was_opened.get());

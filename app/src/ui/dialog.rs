@@ -55,7 +55,7 @@ pub fn Dialog(
             role=asks.then_some("alertdialog")
             aria-labelledby=labelled_by
             aria-describedby=asks.then(|| format!("{id}-text"))
-            on:close=move |_| open.set(false)
+            on:close=move |_| close_signal(element, open)
             on:mousedown=on_press
         >
             <div class="dialog-body">
@@ -75,6 +75,14 @@ pub fn Dialog(
         </dialog>
     }
     .into_any()
+}
+
+/// Takes over that the browser closed the dialog. It says so a moment later, when the dialog may be
+/// open again.
+pub(crate) fn close_signal(dialog: NodeRef<html::Dialog>, open: RwSignal<bool>) {
+    if dialog.get_untracked().is_none_or(|it| !it.open()) {
+        open.set(false);
+    }
 }
 
 /// What is asked before an action that cannot be undone.

@@ -26,6 +26,7 @@ pub use chart::{Chart, ChartData, Line, Unit, thinned, time_of};
 pub(crate) use chart::{HEIGHT, POINTS, WIDTH, height_of, path, point};
 pub use clock::{Age, Clock, Countdown, duration, utc};
 pub use copy::{CodeBlock, CopyButton};
+pub(crate) use dialog::close_signal;
 pub use dialog::{Confirm, ConfirmDialog, Dialog, Question};
 pub use icon::{AssetRoot, Icon};
 pub(crate) use in_place::{NotOffered, NotShown};
