@@ -207,4 +207,11 @@ pub trait Pools: Send + Sync {
     /// # Errors
     /// [`RuntimeError::ExecdSilent`] or [`RuntimeError::Start`] if it cannot be asked.
     async fn is_waiting(&self, sandbox: WaitingSandbox<'_>) -> Result<bool, RuntimeError>;
+
+    /// Whether a claim has left its mark in a sandbox, which may have ended, be frozen or not answer.
+    /// There is none in a sandbox that the runtime does not have, or whose user may not write it.
+    ///
+    /// # Errors
+    /// When the runtime cannot tell.
+    async fn was_claimed(&self, id: &SandboxId) -> Result<bool, RuntimeError>;
 }

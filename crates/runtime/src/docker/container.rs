@@ -167,7 +167,7 @@ pub(super) fn command(entrypoint: &[String]) -> Vec<String> {
 const ISOLATION_CONFIG: &str = "EXECD_ISOLATION_CONFIG";
 /// File with the claim of a sandbox that waited for it. It is not on execd's volume, which sandboxes
 /// share.
-const CLAIM_MARK: &str = "/opt/opensandbox/.claim";
+pub(super) const CLAIM_MARK: &str = "/opt/opensandbox/.claim";
 /// Variable that lets the first client claim an execd.
 const RUNTIME_INIT: &str = "EXECD_RUNTIME_INIT";
 /// Prefix of the variables of the egress sidecar.

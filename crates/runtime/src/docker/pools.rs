@@ -4,22 +4,31 @@
 //! starts an entry point. The claim is that request. execd answers the same claim again as before, and
 //! refuses every other one.
 
-use std::time::Duration;
+use std::{io::Read, time::Duration};
 
 use async_trait::async_trait;
+use bollard::query_parameters::DownloadFromContainerOptionsBuilder;
+use futures::{StreamExt, TryStreamExt};
+use osb_protocol::SandboxId;
 use secrecy::ExposeSecret;
 use serde_json::json;
 use tokio::time::timeout;
 
 use super::{
     DockerRuntime, KIND,
-    container::command,
+    container::{CLAIM_MARK, command},
+    engine::bounded,
+    error,
     exchange::{Answer, Exchange},
 };
 use crate::{Claim, Pools, RuntimeError, SERVER_VARIABLES, WaitingSandbox};
 
 /// Longest wait for an answer. The start of an entry point takes some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Most pieces of an archive, and most bytes of the file in it, that are read: a client may have put
+/// anything there.
+const PIECES: usize = 16;
+const MARK_MAX: u64 = 1024;
 /// Header of the token of execd.
 const TOKEN: &str = "X-EXECD-ACCESS-TOKEN";
 
@@ -96,6 +105,41 @@ impl Pools for DockerRuntime {
         let answer = send(&sandbox, "GET", "/ready", "").await?;
         // It has failed for ever if it has an error.
         Ok(answer.status == 503 && !answer.body.contains(r#""error""#))
+    }
+
+    async fn was_claimed(&self, id: &SandboxId) -> Result<bool, RuntimeError> {
+        let docker = self.docker()?;
+        let container = match self.main_container(id).await {
+            Ok(container) => container,
+            Err(RuntimeError::NotFound(_)) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let options = DownloadFromContainerOptionsBuilder::default()
+            .path(CLAIM_MARK)
+            .build();
+        let pieces = docker.download_from_container(&container, Some(options));
+        let pieces = pieces.take(PIECES).try_collect::<Vec<_>>();
+        match bounded(docker, pieces).await.map(|it| it.concat()) {
+            Ok(archive) => Ok(is_mark_of(&archive, id)),
+            Err(error) if error::is_missing(&error) => Ok(false),
+            Err(error) => Err(error::other("read the mark of a claim", &error)),
+        }
+    }
+}
+
+/// Whether an archive has the mark of a claim of this sandbox. An image may have that of another one,
+/// which it was made from; what no execd writes was put there by a client.
+fn is_mark_of(archive: &[u8], id: &SandboxId) -> bool {
+    let mut archive = tar::Archive::new(archive);
+    let Some(Ok(entry)) = archive.entries().ok().and_then(|mut it| it.next()) else {
+        return true;
+    };
+    let mut text = String::new();
+    match entry.take(MARK_MAX).read_to_string(&mut text) {
+        Ok(_) => text
+            .split_once('\n')
+            .is_none_or(|(marked, _)| marked == id.as_str()),
+        Err(_) => true,
     }
 }
 

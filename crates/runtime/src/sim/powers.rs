@@ -371,8 +371,23 @@ impl Pools for SimRuntime {
     }
 
     async fn is_waiting(&self, sandbox: WaitingSandbox<'_>) -> Result<bool, RuntimeError> {
+        let faults = self.available()?;
+        let state = self.locked();
+        let id = &sandbox.origin.id;
+        let observed = state.sandboxes.get(id).map(|it| &it.observed);
+        let runs = observed.is_some_and(|it| it.status.phase == Phase::Running);
+        if faults.claim_unanswered || !runs {
+            return Err(RuntimeError::ExecdSilent {
+                id: id.clone(),
+                reason: "no answer within 10 s".to_owned(),
+            });
+        }
+        Ok(!state.claims.contains_key(id))
+    }
+
+    async fn was_claimed(&self, id: &SandboxId) -> Result<bool, RuntimeError> {
         self.available()?;
-        Ok(!self.locked().claims.contains_key(&sandbox.origin.id))
+        Ok(self.locked().claims.contains_key(id))
     }
 }
 

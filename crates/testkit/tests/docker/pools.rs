@@ -1,9 +1,9 @@
 //! Pools on a real engine: claims start the entry point of their create.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use osb_testkit::{TestServer, wait_until};
-use reqwest::Method;
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::stage::{IMAGE, Stage, answer, containers_with, create, delete, docker, get, ready};
@@ -133,4 +133,57 @@ fn a_crash_loses_neither_clients_nor_what_waits() {
         wait_until("an empty engine", left, Vec::is_empty).await;
         server.stop().await;
     });
+}
+
+#[tokio::test]
+async fn a_claim_leaves_a_mark_that_a_lost_store_finds() {
+    const NAME: &str = "test-lost-store";
+    const LABEL: &str = "opensandbox.io/pool=test-lost-store";
+    let mut stage = Stage::set();
+    stage.engine.up().unwrap();
+    let server = stage.server().await;
+    ready(&server).await;
+    add(&server, &pool(NAME, 4)).await;
+    let mut used = Vec::new();
+    for _ in 0..2 {
+        until_full(&server, NAME).await;
+        used.push(create(&server, &claim(NAME)).await);
+    }
+    until_full(&server, NAME).await;
+    server.stop().await;
+    drop(server);
+    for suffix in ["", "-wal", "-shm"] {
+        let mut file = stage.store().into_os_string();
+        file.push(suffix);
+        // Only the first is always there.
+        let _ = fs::remove_file(file);
+    }
+    let (ended, frozen) = (container(&used[0]), container(&used[1]));
+    let of_clients = [ended.clone(), frozen.clone()];
+    let waiting: Vec<_> = containers_with(LABEL)
+        .into_iter()
+        .filter(|it| !of_clients.contains(it))
+        .collect();
+    assert_eq!(waiting.len(), 1);
+    docker(&["kill", &ended]);
+    docker(&["pause", &frozen]);
+    docker(&["kill", &waiting[0]]);
+
+    let server = stage.server().await;
+    ready(&server).await;
+    for (id, state) in used.iter().zip(["Failed", "Paused"]) {
+        let shown = async || get(&server, id).await;
+        let is_kept = |(status, shown): &(StatusCode, Value)| {
+            *status == StatusCode::OK && shown["status"]["state"] == state
+        };
+        wait_until("the used ones", shown, is_kept).await;
+    }
+    let left = async || containers_with(LABEL);
+    let are_clients = |left: &Vec<String>| left.iter().all(|it| of_clients.contains(it));
+    let left = wait_until("the one that waited to go", left, are_clients).await;
+    assert_eq!(left.len(), 2);
+    for id in &used {
+        delete(&server, id).await;
+    }
+    server.stop().await;
 }

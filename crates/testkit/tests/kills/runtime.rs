@@ -175,4 +175,8 @@ impl Pools for KilledRuntime {
     async fn is_waiting(&self, sandbox: WaitingSandbox<'_>) -> Result<bool, RuntimeError> {
         self.inner.is_waiting(sandbox).await
     }
+
+    async fn was_claimed(&self, id: &SandboxId) -> Result<bool, RuntimeError> {
+        self.inner.was_claimed(id).await
+    }
 }

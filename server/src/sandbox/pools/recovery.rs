@@ -9,6 +9,9 @@
 //! | a row that is `Claimed` without a container | it does not count, and its history is written once something else of an earlier process is found |
 //! | a row that is `Draining` | the member is removed |
 //! | a container without a row | the store is not that of the container: if it waits, it is removed; otherwise it is a sandbox, as its labels say |
+//!
+//! One that has ended, is frozen or does not answer cannot be asked: whether it is a client's is read
+//! from the mark that a claim leaves in it.
 
 use std::collections::HashSet;
 

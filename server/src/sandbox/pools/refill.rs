@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use osb_protocol::SandboxId;
-use osb_runtime::{CreateSpec, Observed, RuntimeError, Stage, WaitingSandbox, new_token};
+use osb_runtime::{CreateSpec, Observed, Phase, RuntimeError, Stage, WaitingSandbox, new_token};
 use osb_service::ErrorChain;
 use osb_store::{MemberState, PoolMemberRow, PoolRow, StoreError};
 use serde_json::Value;
@@ -30,6 +30,17 @@ use crate::sandbox::{
 const PERIOD: Duration = Duration::from_secs(30);
 /// Starts at once, of all pools.
 const STARTS: usize = 4;
+/// What a member of an earlier process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// It waits for a claim, or would if it were not frozen.
+    Waits,
+    /// It was given to a client.
+    Used,
+    /// No client has had it, and none can have it.
+    Useless,
+}
+
 /// Longest time until execd answers in a member.
 const EXECD: Duration = Duration::from_secs(60);
 
@@ -241,24 +252,46 @@ impl Service {
     }
 
     /// Asks a member of an earlier process whether it waits. After a restore of the store, one that waits
-    /// by its row, or is being started, or has none, may be a client's: it stays, as what its labels say, and no client gets it.
+    /// by its row, or is being started, or has none, may be a client's: it stays, as what its labels say,
+    /// and no client gets it.
     async fn verify_member(&self, observed: Observed) {
         let id = observed.origin.id.clone();
-        let execd = self.waiting_execd(&observed);
-        let is_orphan = self.inner.pools.is_orphan(&id);
-        let is_outdated = self.inner.pools.is_outdated(&id);
-        match self.is_waiting(&observed, execd.as_deref()).await {
-            // Nothing has run in it.
-            Ok(true) if is_orphan || is_outdated => self.inner.pools.drain(&id),
-            Ok(true) => self.inner.pools.set_verified(&id, true),
-            Ok(false) => self.set_free(observed).await,
-            Err(RuntimeError::Unavailable { .. }) => self.inner.pools.release(&id),
-            Err(_) if is_orphan => self.set_free(observed).await,
+        let pools = &self.inner.pools;
+        match self.ask_member(&observed).await {
+            Ok(Asked::Waits) => pools.set_verified(&id),
+            Ok(Asked::Useless) => pools.drain(&id),
+            Ok(Asked::Used) => self.set_free(observed).await,
             Err(error) => {
-                warn!(sandbox = %id, error = %ErrorChain(&error), "a member of a pool cannot be asked");
-                self.inner.pools.drain(&id);
+                warn!(
+                    sandbox = %id,
+                    error = %ErrorChain(&error),
+                    "a member of a pool cannot be asked whether it is used, will retry"
+                );
+                pools.release(&id);
             }
         }
+    }
+
+    /// Asks a member: its execd, or, where that does not answer, for the mark that a claim leaves.
+    async fn ask_member(&self, observed: &Observed) -> Result<Asked, RuntimeError> {
+        let (phase, id) = (&observed.status.phase, &observed.origin.id);
+        if *phase == Phase::Running {
+            let execd = self.waiting_execd(observed);
+            match self.is_waiting(observed, execd.as_deref()).await {
+                Ok(true) => return Ok(Asked::Waits),
+                Ok(false) => return Ok(Asked::Used),
+                Err(error @ RuntimeError::Unavailable { .. }) => return Err(error),
+                Err(error) => {
+                    warn!(sandbox = %id, error = %ErrorChain(&error), "a member of a pool does not answer");
+                }
+            }
+        }
+        let is_frozen = *phase == Phase::Paused;
+        Ok(match self.pools_of_runtime()?.was_claimed(id).await? {
+            true => Asked::Used,
+            false if is_frozen => Asked::Waits,
+            false => Asked::Useless,
+        })
     }
 
     /// Asks the runtime whether a member waits for a claim.
@@ -267,13 +300,17 @@ impl Service {
         observed: &Observed,
         execd: Option<&str>,
     ) -> Result<bool, RuntimeError> {
+        let origin = &observed.origin;
+        let pools = self.pools_of_runtime()?;
+        pools.is_waiting(WaitingSandbox { origin, execd }).await
+    }
+
+    fn pools_of_runtime(&self) -> Result<&dyn osb_runtime::Pools, RuntimeError> {
         let runtime = &self.inner.runtime;
-        let pools = runtime.pools().ok_or_else(|| RuntimeError::Unavailable {
+        runtime.pools().ok_or_else(|| RuntimeError::Unavailable {
             runtime: runtime.kind(),
             reason: "it has no pools".to_owned(),
-        })?;
-        let origin = &observed.origin;
-        pools.is_waiting(WaitingSandbox { origin, execd }).await
+        })
     }
 
     /// Takes a used sandbox without a claim out of its pool, with what clients have changed of it since
@@ -293,7 +330,12 @@ impl Service {
             "the store does not have the claim of this sandbox of a pool: it is kept until it is deleted"
         );
         let removed = async {
-            for from in [MemberState::Ready, MemberState::Warming] {
+            // Its pool, or its template, may have been replaced since.
+            for from in [
+                MemberState::Ready,
+                MemberState::Warming,
+                MemberState::Draining,
+            ] {
                 self.inner.store.remove_member(&id, from).await?;
             }
             Ok::<_, StoreError>(())

@@ -221,11 +221,16 @@ impl Pools {
         self.arrived.notify_waiters();
     }
 
-    /// A member of an earlier process waits for a claim.
-    pub(super) fn set_verified(&self, id: &SandboxId, is_verified: bool) {
+    /// A member of an earlier process waits for a claim. If it is to go to no client, it drains: nothing
+    /// has run in it.
+    pub(super) fn set_verified(&self, id: &SandboxId) {
         if let Some(member) = self.locked().members.get_mut(id) {
             member.is_busy = false;
-            member.is_verified = is_verified;
+            member.is_verified = true;
+            if member.is_orphan || member.is_outdated {
+                member.row.state = MemberState::Draining;
+                self.changed.notify_one();
+            }
         }
         self.arrived.notify_waiters();
     }
@@ -340,19 +345,6 @@ impl Pools {
         member.is_some_and(|member| member.row.state != MemberState::Claimed)
     }
 
-    /// Whether a member goes to no client, although it may wait for one.
-    pub(super) fn is_outdated(&self, id: &SandboxId) -> bool {
-        let state = self.locked();
-        let member = state.members.get(id);
-        member.is_some_and(|member| member.is_outdated)
-    }
-
-    /// Whether only the runtime knows a member.
-    pub(super) fn is_orphan(&self, id: &SandboxId) -> bool {
-        let state = self.locked();
-        state.members.get(id).is_some_and(|member| member.is_orphan)
-    }
-
     fn locked(&self) -> MutexGuard<'_, State> {
         // The maps are whole after every operation, so a panic elsewhere does not spoil them.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -385,13 +377,18 @@ impl State {
         pool.is_some_and(|pool| pool.row.revision == row.revision)
     }
 
-    /// Marks those that wait in a pool, or are being started, and have another revision.
+    /// Marks those that wait in a pool, or are being started, and have another revision. One of an
+    /// earlier process is asked before it is removed.
     fn drain_outdated(&mut self, key: &Key, revision: Option<&str>) {
         for member in self.members.values_mut().filter(|member| member.is_of(key)) {
             let is_unclaimed =
                 matches!(member.row.state, MemberState::Warming | MemberState::Ready);
-            if is_unclaimed && !member.is_orphan && Some(member.row.revision.as_str()) != revision {
-                member.row.state = MemberState::Draining;
+            if !is_unclaimed || Some(member.row.revision.as_str()) == revision {
+                continue;
+            }
+            match member.is_verified {
+                true => member.row.state = MemberState::Draining,
+                false => member.is_outdated = true,
             }
         }
     }

@@ -44,7 +44,8 @@ impl Pools {
         if member.row.state == MemberState::Ready {
             let has_ended = matches!(observed.status.phase, Phase::Exited(_) | Phase::Created)
                 || observed.status.lost.is_some();
-            let is_useless = has_ended && !member.is_orphan;
+            // One that is not asked yet may be a client's.
+            let is_useless = has_ended && member.is_verified;
             let id = observed.origin.id.clone();
             member.observed = Some(observed);
             if is_useless {
@@ -66,7 +67,8 @@ impl Pools {
             MemberState::Claimed => return false,
             // Its task, or its create, finds out.
             MemberState::Warming | MemberState::Draining => {}
-            MemberState::Ready if member.is_orphan => {}
+            // It is asked first: it may be a client's.
+            MemberState::Ready if !member.is_verified => {}
             MemberState::Ready => {
                 warn!(sandbox = %id, "a sandbox has ended while it waited in its pool");
                 member.row.state = MemberState::Draining;

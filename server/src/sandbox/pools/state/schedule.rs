@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use osb_protocol::SandboxId;
-use osb_runtime::{Observed, Phase};
+use osb_runtime::Observed;
 use osb_store::{MemberState, PoolRow};
 use tokio::time::Instant;
 
@@ -73,10 +73,7 @@ impl Pools {
                     member.is_busy = true;
                     work.drain.push(member.row.id.clone());
                 }
-                // A frozen one cannot answer.
-                (MemberState::Ready, Some(observed))
-                    if !member.is_verified && observed.status.phase != Phase::Paused =>
-                {
+                (MemberState::Ready, Some(observed)) if !member.is_verified => {
                     member.is_busy = true;
                     work.verify.push(observed.clone());
                 }

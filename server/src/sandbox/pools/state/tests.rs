@@ -193,24 +193,46 @@ fn members_of_an_earlier_process_are_asked_or_removed() {
     let seen = ids(&["a", "b", "c", "d", "e", "g"]);
     pools.compare(&seen.into_iter().collect(), at(100));
     let work = pools.work(0);
-    let mut drained = work.drain;
-    drained.sort();
-    assert_eq!(drained, ids(&["c", "d", "e", "f"]));
+    let mut removed = work.drain;
+    removed.sort();
+    assert_eq!(removed, ids(&["c", "f"]));
     let mut asked: Vec<_> = work.verify.into_iter().map(|it| it.origin.id).collect();
     asked.sort();
-    assert_eq!(asked, ids(&["a", "b"]), "g is frozen");
-    assert!(pools.is_outdated(&"a".into()) && !pools.is_outdated(&"b".into()));
-    pools.freeze(&"g".into(), false, at(3));
-    let asked: Vec<_> = pools
-        .work(0)
-        .verify
-        .into_iter()
-        .map(|it| it.origin.id)
-        .collect();
-    assert_eq!(asked, ids(&["g"]));
+    let all = ids(&["a", "b", "d", "e", "g"]);
+    assert_eq!(asked, all, "those that have ended may be clients'");
+    assert!(pools.lose(&"b".into()));
+    assert!(pools.work(0).verify.is_empty(), "tasks have them");
     assert!(pools.take(&key()).is_none());
-    pools.set_verified(&"b".into(), true);
+    for id in ["a", "b", "g"] {
+        pools.set_verified(&id.into());
+    }
+    assert_eq!(drained(&pools), ids(&["a"]), "its start was interrupted");
     assert_eq!(taken(&pools).1, "b".into());
+    assert!(pools.take(&key()).is_none(), "g is frozen");
+    pools.freeze(&"g".into(), false, at(3));
+    assert_eq!(taken(&pools).1, "g".into());
+}
+
+#[test]
+fn a_member_of_an_earlier_process_is_asked_before_another_template_removes_it() {
+    let left = vec![
+        row("a", 1, MemberState::Ready),
+        row("b", 2, MemberState::Ready),
+    ];
+    let pools = Arc::new(Pools::new(vec![pool([9, 0, 9, 0])], left, SETTINGS));
+    for id in ["a", "b"] {
+        assert!(pools.see(observed(id, Phase::Running, 2)).is_none());
+    }
+    pools.put_pool(PoolRow {
+        revision: "r2".to_owned(),
+        ..pool([9, 0, 9, 0])
+    });
+    pools.remove_pool(&key());
+    let work = pools.work(0);
+    assert_eq!((work.drain.len(), work.verify.len()), (0, 2));
+    pools.set_verified(&"a".into());
+    assert_eq!(drained(&pools), ids(&["a"]));
+    assert!(pools.contains(&"b".into()));
 }
 
 #[test]
@@ -228,7 +250,7 @@ fn only_members_without_a_client_are_hidden() {
 fn one_that_only_the_runtime_knows_is_asked_and_never_taken() {
     let pools = filled([2, 0, 9, 0], &[]);
     assert!(pools.see(observed("x", Phase::Exited(0), 1)).is_none());
-    assert!(pools.is_orphan(&"x".into()) && pools.contains(&"x".into()));
+    assert!(pools.contains(&"x".into()));
     assert_eq!(pools.counts(&key()), PoolCounts::default());
     pools.put_pool(pool([1, 0, 9, 0]));
     let work = pools.work(0);
@@ -333,11 +355,10 @@ fn members_of_other_settings_templates_and_pools_are_asked_and_go_to_no_client()
     let mut asked: Vec<_> = work.verify.into_iter().map(|it| it.origin.id).collect();
     asked.sort();
     assert_eq!(asked, ids(&["a", "b", "c", "d"]));
-    let outdated: Vec<_> = asked.iter().map(|id| pools.is_outdated(id)).collect();
-    assert_eq!(outdated, [true, true, true, false]);
     for id in &asked {
-        pools.set_verified(id, true);
+        pools.set_verified(id);
     }
+    assert_eq!(drained(&pools), ids(&["a", "b", "c"]));
     let (_taken, id) = taken(&pools);
     assert_eq!(id, "d".into());
     assert!(pools.take(&key()).is_none());
