@@ -68,6 +68,13 @@ pub trait Snapshots: Send + Sync {
     /// capture of it should begin.
     async fn thawed(&self, sandbox: &SandboxId);
 
+    /// Whether a capture that an earlier process began may still go on in the back end: the sandbox is
+    /// frozen, and what is not stored yet may appear.
+    ///
+    /// # Errors
+    /// When the back end does not answer.
+    async fn may_go_on(&self, sandbox: &SandboxId) -> Result<bool, RuntimeError>;
+
     /// Looks for a snapshot. `None` if it is not stored.
     async fn find(&self, snapshot: &str) -> Result<Option<StoredSnapshot>, RuntimeError>;
 

@@ -63,6 +63,19 @@ impl Snapshots for DockerRuntime {
         }
     }
 
+    async fn may_go_on(&self, sandbox: &SandboxId) -> Result<bool, RuntimeError> {
+        let container = match self.main_container(sandbox).await {
+            Ok(container) => container,
+            Err(RuntimeError::NotFound(_)) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        match self.inspect(&container).await {
+            Ok(inspected) => Ok(is_frozen(&inspected)),
+            Err(RuntimeError::NotFound(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn find(&self, snapshot: &str) -> Result<Option<StoredSnapshot>, RuntimeError> {
         let (docker, image) = (self.docker()?, image::of_snapshot(snapshot));
         match bounded(docker, docker.inspect_image(&image)).await {
@@ -211,10 +224,7 @@ impl DockerRuntime {
     /// Whether a container is frozen. `None` if the engine does not say.
     async fn is_frozen(&self, container: &str) -> Option<bool> {
         match self.inspect(container).await {
-            Ok(inspected) => {
-                let state = inspected.state.as_ref();
-                Some(state.is_some_and(|state| state.paused == Some(true)))
-            }
+            Ok(inspected) => Some(is_frozen(&inspected)),
             Err(RuntimeError::NotFound(_)) => Some(false),
             Err(_) => None,
         }
@@ -292,6 +302,11 @@ fn is_running(container: &ContainerInspectResponse) -> bool {
     };
     let is = |flag: Option<bool>| flag == Some(true);
     is(state.running) && !is(state.paused) && !is(state.restarting)
+}
+
+fn is_frozen(container: &ContainerInspectResponse) -> bool {
+    let state = container.state.as_ref();
+    state.is_some_and(|state| state.paused == Some(true))
 }
 
 fn has_no_name(image: &ImageSummary) -> bool {

@@ -70,6 +70,13 @@ impl Snapshots for SimRuntime {
         }
     }
 
+    async fn may_go_on(&self, sandbox: &SandboxId) -> Result<bool, RuntimeError> {
+        self.available()?;
+        let state = self.locked();
+        let status = state.sandboxes.get(sandbox).map(|it| &it.observed.status);
+        Ok(status.is_some_and(|status| status.phase == Phase::Paused))
+    }
+
     async fn find(&self, snapshot: &str) -> Result<Option<StoredSnapshot>, RuntimeError> {
         self.available()?;
         let is_stored = self.locked().snapshots.contains_key(snapshot);

@@ -151,6 +151,10 @@ impl Snapshots for KilledRuntime {
         self.inner.thawed(sandbox).await;
     }
 
+    async fn may_go_on(&self, sandbox: &SandboxId) -> Result<bool, RuntimeError> {
+        self.inner.may_go_on(sandbox).await
+    }
+
     async fn find(&self, snapshot: &str) -> Result<Option<StoredSnapshot>, RuntimeError> {
         self.inner.find(snapshot).await
     }

@@ -3,7 +3,10 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use osb_protocol::{WireTime, lifecycle::SnapshotState};
-use osb_runtime::sim::{Faults, SimRuntime};
+use osb_runtime::{
+    Runtime,
+    sim::{Faults, SimRuntime},
+};
 use osb_store::{SnapshotChange, SnapshotRow, Store};
 use osb_testkit::{TestServer, store_in, wait_until};
 use serde_json::{Value, json};
@@ -92,6 +95,41 @@ async fn what_is_stored_decides_after_a_crash() {
     assert_eq!(sim.stored_snapshots(), ["complete", "failed", "ready"]);
     restored(&server, "complete").await;
     server.stop().await;
+}
+
+#[tokio::test]
+async fn a_capture_that_outlives_the_server_is_not_lost() {
+    for is_stored in [true, false] {
+        let (server, sim, folder) = start().await;
+        let sandbox = created(&server).await;
+        server.stop().await;
+        drop(server);
+        // The engine freezes the sandbox while it stores the file system.
+        sim.pausing().unwrap().pause(&sandbox).await.unwrap();
+        let begun = SnapshotRow {
+            sandbox_id: sandbox.clone(),
+            created_at: WireTime::new(jiff::Timestamp::now()),
+            ..row("s", SnapshotState::Creating)
+        };
+        let old = SnapshotRow {
+            sandbox_id: sandbox.clone(),
+            ..row("old", SnapshotState::Creating)
+        };
+        leave(folder.path(), &[begun, old]).await;
+        let server = over(&sim, folder.path()).await;
+        up(&server).await;
+        until(&server, "old", "Failed").await;
+        server.service.reconcile().await;
+        assert_eq!(status(&server, "s").await["state"], "Creating");
+        if is_stored {
+            sim.put_snapshot("s", WireTime::new(jiff::Timestamp::now()));
+        }
+        sim.pausing().unwrap().resume(&sandbox).await.unwrap();
+        server.service.reconcile().await;
+        let end = if is_stored { "Ready" } else { "Failed" };
+        assert_eq!(status(&server, "s").await["state"], end);
+        server.stop().await;
+    }
 }
 
 #[tokio::test]

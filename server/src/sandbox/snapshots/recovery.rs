@@ -11,10 +11,12 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::transition;
-use crate::sandbox::{Error, Service, SnapshotError};
+use crate::sandbox::{Error, Service, SnapshotError, lifecycle::now};
 
 /// Snapshots that are read at once.
 const PAGE: u32 = 200;
+/// How long after its start a capture is waited for that an earlier process began.
+const GOES_ON_SECONDS: i64 = 3600;
 /// How long a file system without a snapshot is kept, from its end and from when this process first saw it
 /// without one: a capture whose answer was lost may still be running, and an operator who put an older
 /// store back may put the newer one back.
@@ -77,7 +79,7 @@ impl Service {
         }
     }
 
-    /// What is stored decides: a capture either was complete, or there is nothing of it.
+    /// What is stored decides: a capture either was complete, or goes on, or there is nothing of it.
     async fn recover_creating(&self, row: &SnapshotRow) -> Result<(), Error> {
         let found = match self.snapshots() {
             Ok(snapshots) => snapshots.find(&row.id).await,
@@ -92,12 +94,27 @@ impl Service {
                 size_bytes: stored.size_bytes,
                 ..transition(SnapshotState::Ready, READY)
             },
+            Ok(None) if self.may_go_on(row).await? => {
+                debug!(
+                    snapshot = row.id,
+                    "its sandbox is frozen: it may still be taken"
+                );
+                return Ok(());
+            }
             Ok(None) => transition(SnapshotState::Failed, MISSING_IMAGE),
             // It may well be stored.
             Err(error) if error.retryable() => return Err(error.into()),
             Err(error) => transition(SnapshotState::Failed, (INSPECT_FAILED, &error.to_string())),
         };
         self.recovered(row, &change).await
+    }
+
+    /// Whether the runtime may go on with a capture that an earlier process began.
+    async fn may_go_on(&self, row: &SnapshotRow) -> Result<bool, Error> {
+        // A client may have paused the sandbox since.
+        let until = row.created_at.plus_seconds(GOES_ON_SECONDS);
+        let is_recent = until.is_some_and(|until| now() < until);
+        Ok(is_recent && self.snapshots()?.may_go_on(&row.sandbox_id).await?)
     }
 
     async fn recovered(&self, row: &SnapshotRow, change: &SnapshotChange) -> Result<(), Error> {
