@@ -141,6 +141,7 @@ impl App {
             quotas: config.quotas.quotas(),
             pools: config.pools.limits(),
             templates: config.templates.limits(),
+            max_snapshots: config.snapshots.max_snapshots,
             metrics: config.history.metrics,
             commands: config.history.commands,
             history_seconds: config.history.seconds(),

@@ -242,6 +242,32 @@ async fn the_pools_of_a_tenant_keep_a_limited_number_of_sandboxes() {
 }
 
 #[tokio::test]
+async fn the_pools_of_a_tenant_and_their_templates_are_limited() {
+    let (sim, folder) = (engine(), tempfile::tempdir().unwrap());
+    let server = over(&sim, folder.path(), "[pools]\nmax_pools = 1\n").await;
+    let a = key_of(&server, "team-a").await;
+    for key in [None, Some(a.as_str())] {
+        assert_eq!(add(&server, key, &pool("p", [0, 0, 1])).await.0, 201);
+        let (status, refused) = add(&server, key, &pool("q", [0, 0, 1])).await;
+        assert_eq!(
+            (status, &refused["code"]),
+            (403, &json!("SANDBOX::QUOTA_EXCEEDED"))
+        );
+        let (status, _) = send(&server, key, Method::DELETE, "/v1/pools/p", &json!({})).await;
+        assert_eq!(status, 204);
+        let mut large = pool("q", [0, 0, 1]);
+        large["template"]["spec"]["containers"][0]["args"] = json!(["x".repeat(65 << 10)]);
+        let (status, refused) = add(&server, key, &large).await;
+        assert_eq!(
+            (status, fields(&refused)),
+            (422, vec!["template".to_owned()])
+        );
+        assert_eq!(add(&server, key, &pool("q", [0, 0, 1])).await.0, 201);
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_template_has_the_limits_for_which_its_tenant_has_quotas() {
     let (sim, folder) = (engine(), tempfile::tempdir().unwrap());
     let more = "[quotas.tenants.team-a]\ncpu = '2'\nmemory = '1Gi'\n";

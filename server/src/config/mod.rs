@@ -19,6 +19,7 @@ mod rules;
 mod seccomp;
 mod sections;
 mod show;
+mod snapshots;
 mod storage;
 mod templates;
 mod tenants;
@@ -40,6 +41,7 @@ pub use sections::{
     ProxySection, RuntimeSection, RuntimeType, SecureRuntimeSection, ServerSection, StoreSection,
     StoreType, TlsSection,
 };
+pub use snapshots::SnapshotsSection;
 pub use storage::{StorageSection, StorageView};
 pub use templates::TemplatesSection;
 pub use tenants::{ENV_TENANTS, TenantProvider, TenantsSection};
@@ -120,6 +122,9 @@ pub struct Config {
     /// Sandboxes that are started before they are needed.
     #[serde(default)]
     pub pools: PoolsSection,
+    /// Stored file systems of sandboxes.
+    #[serde(default)]
+    pub snapshots: SnapshotsSection,
     /// Images that are made ready for sandboxes.
     #[serde(default)]
     pub templates: TemplatesSection,

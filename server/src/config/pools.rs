@@ -18,6 +18,8 @@ pub struct PoolsSection {
     pub acquisition_timeout_seconds: u64,
     /// Whether a create that names no pool gets a sandbox that waits and is what it would make.
     pub serve_plain_creates: bool,
+    /// Most pools of a tenant.
+    pub max_pools: u64,
     /// Most sandboxes that wait in the pools of a tenant without a quota for sandboxes.
     pub max_waiting: u32,
 }
@@ -27,11 +29,13 @@ impl Default for PoolsSection {
         let PoolLimits {
             acquisition,
             serves_plain_creates,
+            max_pools,
             max_waiting,
         } = PoolLimits::default();
         Self {
             acquisition_timeout_seconds: acquisition.as_secs(),
             serve_plain_creates: serves_plain_creates,
+            max_pools,
             max_waiting,
         }
     }
@@ -44,6 +48,7 @@ impl PoolsSection {
         PoolLimits {
             acquisition: Duration::from_secs(self.acquisition_timeout_seconds),
             serves_plain_creates: self.serve_plain_creates,
+            max_pools: self.max_pools,
             max_waiting: self.max_waiting,
         }
     }

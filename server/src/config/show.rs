@@ -111,6 +111,7 @@ impl LoadedConfig {
             "tenants": config.tenants,
             "quotas": config.quotas,
             "pools": config.pools,
+            "snapshots": config.snapshots,
             "templates": config.templates,
             "audit": config.audit,
             "webhooks": config.webhooks,

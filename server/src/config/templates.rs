@@ -27,6 +27,8 @@ pub struct TemplatesSection {
     pub build_timeout_seconds: u64,
     /// Largest archive that a build may be given.
     pub max_context_bytes: usize,
+    /// Most templates of a tenant.
+    pub max_templates: u64,
 }
 
 impl Default for TemplatesSection {
@@ -36,12 +38,14 @@ impl Default for TemplatesSection {
             allow_tenant_builds,
             build_time,
             max_context_bytes,
+            max_templates,
         } = TemplateLimits::default();
         Self {
             allow_builds,
             allow_tenant_builds,
             build_timeout_seconds: build_time.as_secs(),
             max_context_bytes,
+            max_templates,
         }
     }
 }
@@ -55,6 +59,7 @@ impl TemplatesSection {
             allow_tenant_builds: self.allow_tenant_builds,
             build_time: Duration::from_secs(self.build_timeout_seconds),
             max_context_bytes: self.max_context_bytes,
+            max_templates: self.max_templates,
         }
     }
 

@@ -15,7 +15,9 @@ pub(super) fn snapshot(error: &SnapshotError) -> (StatusCode, &'static str) {
         }
         SnapshotError::SourceState { .. } => (S::CONFLICT, code::SNAPSHOT_INVALID_SOURCE_STATE),
         SnapshotError::SourceBusy { .. } => (S::CONFLICT, code::SNAPSHOT_RUNTIME_CREATE_CONFLICT),
-        SnapshotError::DiskFull(_) => (S::FORBIDDEN, code::QUOTA_EXCEEDED),
+        SnapshotError::DiskFull(_) | SnapshotError::TooMany(_) => {
+            (S::FORBIDDEN, code::QUOTA_EXCEEDED)
+        }
         SnapshotError::BeingTaken(_) | SnapshotError::Contended(_) => {
             (S::CONFLICT, code::SNAPSHOT_INVALID_STATE)
         }
@@ -31,6 +33,7 @@ pub(super) fn pool(error: &PoolError) -> (StatusCode, &'static str) {
     match error {
         PoolError::NotFound(_) | PoolError::NoSource(_) => (S::NOT_FOUND, code::POOL_NOT_FOUND),
         PoolError::Exists(_) => (S::CONFLICT, code::POOL_ALREADY_EXISTS),
+        PoolError::TooMany(_) => (S::FORBIDDEN, code::QUOTA_EXCEEDED),
         PoolError::Exhausted(_) => (S::TOO_MANY_REQUESTS, code::POOL_EXHAUSTED),
     }
 }
@@ -45,7 +48,9 @@ pub(super) fn template(error: &TemplateError) -> (StatusCode, &'static str) {
         TemplateError::Busy(_) | TemplateError::TenantBusy(_) => {
             (S::TOO_MANY_REQUESTS, code::TEMPLATE_API_ERROR)
         }
-        TemplateError::DiskFull(_) => (S::FORBIDDEN, code::QUOTA_EXCEEDED),
+        TemplateError::DiskFull(_) | TemplateError::TooMany(_) => {
+            (S::FORBIDDEN, code::QUOTA_EXCEEDED)
+        }
         TemplateError::InUse { .. } => (S::CONFLICT, code::TEMPLATE_CONFLICT),
     }
 }

@@ -66,6 +66,7 @@ mod takeover;
 mod tally;
 pub mod template_error;
 pub mod templates;
+mod too_many;
 mod unneeded;
 pub mod validate;
 
@@ -101,6 +102,7 @@ pub use snapshots::{SnapshotListQuery, SnapshotPage};
 pub use takeover::ForeignFiles;
 pub use template_error::TemplateError;
 pub use templates::{TemplateEntry, TemplateListQuery, TemplatePage};
+pub use too_many::TooMany;
 
 /// Which volumes sandboxes may have.
 #[derive(Clone, Debug)]
@@ -140,6 +142,8 @@ pub struct TemplateLimits {
     pub build_time: Duration,
     /// Largest context of a build, in bytes.
     pub max_context_bytes: usize,
+    /// Most templates of a tenant, including failed ones.
+    pub max_templates: u64,
 }
 
 impl Default for TemplateLimits {
@@ -150,6 +154,7 @@ impl Default for TemplateLimits {
             allow_tenant_builds: false,
             build_time: Duration::from_secs(600),
             max_context_bytes: 8 << 20,
+            max_templates: 200,
         }
     }
 }
@@ -202,6 +207,8 @@ pub struct Limits {
     pub pools: PoolLimits,
     /// Of templates.
     pub templates: TemplateLimits,
+    /// Most snapshots of a tenant, including failed ones.
+    pub max_snapshots: u64,
     /// How accesses renew sandboxes; `None` if they do not.
     pub renewal: Option<RenewalLimits>,
     /// Whether resource use is recorded.
@@ -227,6 +234,7 @@ impl Default for Limits {
             ready_wait: Duration::from_secs(5),
             pools: PoolLimits::default(),
             templates: TemplateLimits::default(),
+            max_snapshots: 10_000,
             renewal: None,
             metrics: true,
             commands: true,

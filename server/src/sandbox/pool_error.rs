@@ -1,5 +1,7 @@
 //! What can go wrong with a pool.
 
+use super::too_many::TooMany;
+
 /// Why something was not done with a pool (contract: lifecycle §10, Kubernetes K2).
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
@@ -9,6 +11,9 @@ pub enum PoolError {
     /// The name is taken.
     #[error("pool {0} exists already")]
     Exists(String),
+    /// The tenant has as many as it may have.
+    #[error(transparent)]
+    TooMany(TooMany),
     /// A create names a pool that does not exist.
     #[error("extensions.poolRef: pool {0} not found")]
     NoSource(String),
@@ -23,7 +28,7 @@ impl PoolError {
     pub fn retryable(&self) -> bool {
         match self {
             Self::Exhausted(_) => true,
-            Self::NotFound(_) | Self::Exists(_) | Self::NoSource(_) => false,
+            Self::NotFound(_) | Self::Exists(_) | Self::TooMany(_) | Self::NoSource(_) => false,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use osb_protocol::{SandboxId, lifecycle::SnapshotState};
 
-use super::disk_full::DiskFull;
+use super::{disk_full::DiskFull, too_many::TooMany};
 
 /// Why something was not done with a snapshot (contract: lifecycle §9, §13).
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +29,9 @@ pub enum SnapshotError {
     /// A quota for disk is used up.
     #[error(transparent)]
     DiskFull(DiskFull),
+    /// The tenant has as many as it may have.
+    #[error(transparent)]
+    TooMany(TooMany),
     /// It is being taken, so it cannot be deleted.
     #[error("snapshot {0} is being taken: it can be deleted after that")]
     BeingTaken(String),
@@ -75,6 +78,7 @@ impl SnapshotError {
             Self::NotFound(_)
             | Self::SourceState { .. }
             | Self::DiskFull(_)
+            | Self::TooMany(_)
             | Self::NoSource(_)
             | Self::NoImage(_) => false,
         }

@@ -2,7 +2,7 @@
 
 use osb_protocol::lifecycle::TemplatePhase;
 
-use super::disk_full::DiskFull;
+use super::{disk_full::DiskFull, too_many::TooMany};
 
 /// Why something was not done with a template (contract: lifecycle §A3, §13).
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +25,9 @@ pub enum TemplateError {
     /// A quota for disk is used up.
     #[error(transparent)]
     DiskFull(DiskFull),
+    /// The tenant has as many as it may have.
+    #[error(transparent)]
+    TooMany(TooMany),
     /// The runtime does not remove its image, because sandboxes use it.
     #[error(
         "template {id} is in use: {reason}. It stays Deleting, and is removed when the sandboxes that \
@@ -58,7 +61,7 @@ impl TemplateError {
             Self::NotMade { phase, .. } => {
                 matches!(phase, TemplatePhase::Pending | TemplatePhase::Building)
             }
-            Self::NotFound(_) | Self::DiskFull(_) | Self::NoSource(_) => false,
+            Self::NotFound(_) | Self::DiskFull(_) | Self::TooMany(_) | Self::NoSource(_) => false,
         }
     }
 

@@ -41,6 +41,11 @@ impl Fuse {
         self.armed.send_replace(true);
     }
 
+    /// Whether the server was killed.
+    pub(crate) fn is_burnt(&self) -> bool {
+        *self.burnt.borrow()
+    }
+
     /// Waits for the kill.
     pub(crate) async fn burn(&self) {
         let mut burnt = self.burnt.subscribe();

@@ -1,7 +1,7 @@
-//! The server is killed at each step of taking and of deleting a snapshot. Afterwards each snapshot is
-//! either there, with what it keeps, or it is gone or failed, with nothing left of it.
+//! The server is killed at each step of taking, of restoring and of deleting a snapshot. Afterwards each
+//! snapshot is either there, with what it keeps, or it is gone or failed, with nothing left of it.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use osb_testkit::{TestServer, wait_until};
 use reqwest::Method;
@@ -12,6 +12,7 @@ use super::{Fuse, MOST, Operation, Side, World, killed};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
     Take,
+    Restore,
     Delete,
 }
 
@@ -32,28 +33,45 @@ async fn listed(server: &TestServer) -> Vec<(String, String)> {
         .collect()
 }
 
+async fn sandboxes(server: &TestServer) -> BTreeSet<String> {
+    let listed = super::listed(server).await;
+    let ids = listed
+        .iter()
+        .map(|one| one["id"].as_str().unwrap().to_owned());
+    ids.collect()
+}
+
 async fn until_taken(server: &TestServer) -> Vec<(String, String)> {
     let is_taken = |seen: &Vec<(String, String)>| seen.iter().all(|(_, state)| state != "Creating");
     wait_until("the capture", || listed(server), is_taken).await
 }
 
+/// A sandbox from a snapshot.
+async fn restore(server: &TestServer, id: &str) -> (u16, Value) {
+    let body = serde_json::json!({"snapshotId": id, "resourceLimits": {}});
+    let create = server.request(Method::POST, "/v1/sandboxes").json(&body);
+    let response = create.send().await.unwrap();
+    let status = response.status().as_u16();
+    (status, response.json().await.unwrap())
+}
+
 /// Kills the server at a step of an act. Returns what the client knows: the id of the snapshot that it
-/// takes or deletes, and whether it had its answer and all work was done.
-fn kill_at(world: &World, act: Act, step: usize, side: Side) -> (Option<String>, bool) {
-    let fuse = Arc::new(Fuse::new(step, side));
+/// takes or deletes, or of the sandbox that it restores, and whether it had its answer and all work was done.
+fn kill_at(world: &World, act: Act, fuse: &Arc<Fuse>) -> (Option<String>, bool) {
     killed(async {
-        let server = world.mortal(&fuse).await;
+        let server = world.mortal(fuse).await;
         let (status, sandbox) = Operation::Create.send(&server, "").await;
         assert_eq!(status, 202, "{sandbox}");
         let sandbox = sandbox["id"].as_str().unwrap();
         let mut id = None;
-        if act == Act::Delete {
+        if act != Act::Take {
             id = take(&server, sandbox).await["id"]
                 .as_str()
                 .map(str::to_owned);
             until_taken(&server).await;
         }
         fuse.arm();
+        let is_restore = act == Act::Restore;
         let act = async {
             match act {
                 Act::Take => {
@@ -67,6 +85,11 @@ fn kill_at(world: &World, act: Act, step: usize, side: Side) -> (Option<String>,
                     }
                     (taken, true)
                 }
+                Act::Restore => {
+                    let (status, restored) = restore(&server, &id.clone().unwrap()).await;
+                    assert_eq!(status, 202, "{restored}");
+                    (restored["id"].as_str().map(str::to_owned), true)
+                }
                 Act::Delete => {
                     let path = format!("/v1/snapshots/{}", id.clone().unwrap_or_default());
                     let deleted = server.request(Method::DELETE, &path).send().await.unwrap();
@@ -78,7 +101,7 @@ fn kill_at(world: &World, act: Act, step: usize, side: Side) -> (Option<String>,
         tokio::select! {
             biased;
             known = act => known,
-            () = fuse.burn() => (id.clone(), false),
+            () = fuse.burn() => (id.clone().filter(|_| !is_restore), false),
         }
     })
 }
@@ -104,13 +127,25 @@ fn check(world: &World, act: Act, known: &(Option<String>, bool)) {
                 assert!(id.iter().all(has), "an accepted snapshot is lost: {seen:?}");
                 assert!(!is_done || ready.len() == 1, "{seen:?}");
             }
+            Act::Restore => {
+                assert_eq!(ready.len(), 1, "{seen:?}");
+                let sandboxes = sandboxes(&server).await;
+                // The source, and what was restored.
+                let existing = world
+                    .sim
+                    .sandboxes()
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect();
+                assert_eq!(sandboxes, existing);
+                assert!(id.iter().all(|id| sandboxes.contains(id)), "{sandboxes:?}");
+                assert!(sandboxes.len() <= 2 && (!is_done || sandboxes.len() == 2));
+            }
             Act::Delete => assert!(!is_done || seen.is_empty(), "it is back: {seen:?}"),
         }
         // What is ready can be used.
         for id in ready {
-            let body = serde_json::json!({"snapshotId": id, "resourceLimits": {}});
-            let create = server.request(Method::POST, "/v1/sandboxes").json(&body);
-            assert_eq!(create.send().await.unwrap().status(), 202);
+            assert_eq!(restore(&server, &id).await.0, 202);
         }
     });
 }
@@ -119,9 +154,10 @@ fn kill_everywhere(act: Act, side: Side) {
     for step in 0..MOST {
         eprintln!("{act:?}, killed {side:?} step {step}");
         let world = World::new();
-        let known = kill_at(&world, act, step, side);
+        let fuse = Arc::new(Fuse::new(step, side));
+        let known = kill_at(&world, act, &fuse);
         check(&world, act, &known);
-        if known.1 {
+        if !fuse.is_burnt() {
             assert!(step > 2, "{act:?} has {step} steps only");
             return;
         }
@@ -137,6 +173,16 @@ fn a_capture_survives_a_kill_before_each_of_its_steps() {
 #[test]
 fn a_capture_survives_a_kill_after_each_of_its_steps() {
     kill_everywhere(Act::Take, Side::After);
+}
+
+#[test]
+fn a_restore_survives_a_kill_before_each_of_its_steps() {
+    kill_everywhere(Act::Restore, Side::Before);
+}
+
+#[test]
+fn a_restore_survives_a_kill_after_each_of_its_steps() {
+    kill_everywhere(Act::Restore, Side::After);
 }
 
 #[test]

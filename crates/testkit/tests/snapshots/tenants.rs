@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use osb_protocol::SandboxId;
+use osb_runtime::sim::SimRuntime;
 use osb_testkit::{TestServer, wait_until};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use super::{answer, from_snapshot, refused, sim, up};
+use super::{answer, from_snapshot, held, refused, release, sim, up};
 
 const TEAMS: &str = "[[tenants]]\nname = 'team-a'\nnamespace = 'ns'\napi_keys = ['key-a']\n\
     [[tenants]]\nname = 'team-b'\nnamespace = 'ns'\napi_keys = ['key-b']\n";
@@ -68,5 +69,81 @@ async fn a_snapshot_of_another_tenant_does_not_exist() {
     server.service.delete(&copy, true).await.unwrap();
     let deleted = answer(as_key("key-a", Method::DELETE, &path)).await;
     assert_eq!(deleted.0, 204, "{deleted:?}");
+    server.stop().await;
+}
+
+/// A sandbox of the tenant of a key.
+async fn created_as(server: &TestServer, key: &str) -> SandboxId {
+    let request = server.request_as(key, Method::POST, "/v1/sandboxes");
+    let (status, sandbox) = answer(request.json(&TestServer::good_create())).await;
+    assert_eq!(status, 202, "{sandbox}");
+    sandbox["id"].as_str().unwrap().into()
+}
+
+async fn take_as(server: &TestServer, key: &str, sandbox: &SandboxId) -> (u16, Value) {
+    let path = format!("/v1/sandboxes/{sandbox}/snapshots");
+    answer(server.request_as(key, Method::POST, &path)).await
+}
+
+async fn with_teams(sim: &Arc<SimRuntime>, folder: &std::path::Path, more: &str) -> TestServer {
+    std::fs::write(folder.join("tenants.toml"), TEAMS).unwrap();
+    let server = TestServer::with_tenants_and(Arc::clone(sim) as _, folder, more).await;
+    let server = server.unwrap();
+    up(&server).await;
+    server
+}
+
+#[tokio::test]
+async fn captures_of_one_tenant_leave_a_place_to_others() {
+    let (sim, folder) = (sim(), tempfile::tempdir().unwrap());
+    let server = with_teams(&sim, folder.path(), "").await;
+    let mut sandboxes = Vec::new();
+    for key in ["key-a", "key-a", "key-a", "key-b"] {
+        sandboxes.push((key, created_as(&server, key).await));
+    }
+    let (faults, gate) = held();
+    sim.set_faults(faults);
+    let mut taken = Vec::new();
+    for (key, sandbox) in &sandboxes[..3] {
+        taken.push((*key, take_as(&server, key, sandbox).await.1));
+    }
+    let captures = async || sim.captures().0;
+    wait_until("the first capture", captures, |count| *count == 1).await;
+    let (key, sandbox) = &sandboxes[3];
+    taken.push((*key, take_as(&server, key, sandbox).await.1));
+    wait_until("that of the other tenant", captures, |count| *count == 2).await;
+    release(&sim, &gate);
+    for (key, snapshot) in &taken {
+        let path = format!("/v1/snapshots/{}", snapshot["id"].as_str().unwrap());
+        let own = async || answer(server.request_as(key, Method::GET, &path)).await.1;
+        let is_ready = |seen: &Value| seen["status"]["state"] == "Ready";
+        wait_until("the snapshot", own, is_ready).await;
+    }
+    assert_eq!(sim.captures(), (0, 2));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_tenant_has_a_limited_number_of_snapshots() {
+    let (sim, folder) = (sim(), tempfile::tempdir().unwrap());
+    let server = with_teams(&sim, folder.path(), "[snapshots]\nmax_snapshots = 1\n").await;
+    for key in ["key-a", "key-b"] {
+        let sandbox = created_as(&server, key).await;
+        let (status, taken) = take_as(&server, key, &sandbox).await;
+        assert_eq!(status, 202, "{taken}");
+        let full = take_as(&server, key, &sandbox).await;
+        refused(&full, 403, "SANDBOX::QUOTA_EXCEEDED");
+        let message = full.1["message"].as_str().unwrap();
+        let wanted = "there are 1 snapshots, and snapshots.max_snapshots allows 1 of one tenant";
+        assert!(message.starts_with(wanted), "{message}");
+        let path = format!("/v1/snapshots/{}", taken["id"].as_str().unwrap());
+        let deleted = async || {
+            answer(server.request_as(key, Method::DELETE, &path))
+                .await
+                .0
+        };
+        wait_until("the deletion", deleted, |status| *status == 204).await;
+        assert_eq!(take_as(&server, key, &sandbox).await.0, 202);
+    }
     server.stop().await;
 }

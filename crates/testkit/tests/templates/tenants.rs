@@ -124,3 +124,22 @@ async fn one_tenant_leaves_room_for_the_others() {
     refused(&add("key-b").await, 429, "FSB::API_ERROR");
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_tenant_has_a_limited_number_of_templates() {
+    let (sim, folder) = (sim(), tempfile::tempdir().unwrap());
+    std::fs::write(folder.path().join("tenants.toml"), TEAMS).unwrap();
+    let more = "[templates]\nmax_templates = 1\n";
+    let server = TestServer::with_tenants_and(sim, folder.path(), more).await;
+    let server = server.unwrap();
+    up(&server).await;
+    for key in ["key-a", "key-b"] {
+        let add = async || {
+            let request = server.request_as(key, Method::POST, "/v1/templates");
+            answer(request.json(&image())).await
+        };
+        assert_eq!(add().await.0, 201);
+        refused(&add().await, 403, "SANDBOX::QUOTA_EXCEEDED");
+    }
+    server.stop().await;
+}

@@ -41,7 +41,7 @@ use serde_json::{Value, json};
 use tracing::info;
 
 use self::state::Key;
-use super::{Error, Limits, Service, lifecycle::now, pool_error::PoolError};
+use super::{Error, Limits, Service, lifecycle::now, pool_error::PoolError, too_many::TooMany};
 use crate::identity::Scope;
 
 pub(super) use {claim::instead_of_member, refill::start, repeat::Repeats, state::Pools};
@@ -54,6 +54,9 @@ pub use {
 /// Longest name.
 pub const NAME_MAX: usize = 253;
 
+/// Largest template, in bytes of JSON: those of all pools are kept in memory.
+const TEMPLATE_MAX: usize = 64 << 10;
+
 /// What the operator allows of pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolLimits {
@@ -61,6 +64,8 @@ pub struct PoolLimits {
     pub acquisition: Duration,
     /// Whether a create that names no pool gets a sandbox that waits and is what it would make.
     pub serves_plain_creates: bool,
+    /// Most pools of a tenant, and of those without one. Their templates are kept in memory.
+    pub max_pools: u64,
     /// Most sandboxes that the pools of a tenant without a quota for sandboxes keep waiting.
     pub max_waiting: u32,
 }
@@ -71,6 +76,7 @@ impl Default for PoolLimits {
         Self {
             acquisition: Duration::from_secs(20),
             serves_plain_creates: false,
+            max_pools: 100,
             max_waiting: 100,
         }
     }
@@ -105,7 +111,7 @@ impl Service {
     ///
     /// # Errors
     /// [`Error::Invalid`] when name or template break a rule or too many would wait,
-    /// [`PoolError::Exists`], and when the store fails.
+    /// [`PoolError::Exists`], [`PoolError::TooMany`], and when the store fails.
     pub async fn create_pool(
         &self,
         name: String,
@@ -129,6 +135,11 @@ impl Service {
         let service = self.clone();
         self.owned("add a pool", async move {
             let _one_at_a_time = service.inner.pools.edits.lock().await;
+            let count = service.inner.pools.of_tenant(row.tenant.as_deref()).len();
+            let count = u64::try_from(count).unwrap_or(u64::MAX);
+            let most = service.inner.limits.pools.max_pools;
+            TooMany::check("pools", count, most, "pools.max_pools")
+                .map_err(|full| Error::Pool(PoolError::TooMany(full)))?;
             service.check_waiting(&row.name, capacity)?;
             if !service.inner.store.add_pool(&row).await? {
                 return Err(Error::Pool(PoolError::Exists(row.name)));
@@ -268,6 +279,11 @@ impl Service {
             let rule = "must be at most 253 lower-case letters, digits and -, with a letter or a digit \
                         at both ends";
             wrong.push(FieldError::body("string_pattern_mismatch", ["name"], rule));
+        }
+        if template.is_some_and(|template| template.to_string().len() > TEMPLATE_MAX) {
+            let rule = "must be at most 64 KiB as JSON";
+            wrong.push(FieldError::body("string_too_long", ["template"], rule));
+            return Err(Error::Invalid(wrong));
         }
         match template.map(|template| self.check_template(template)) {
             Some(Ok(spec)) => wrong.extend(self.missing_limits(&spec)),

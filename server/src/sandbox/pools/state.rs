@@ -229,9 +229,10 @@ impl Pools {
             member.is_verified = true;
             if member.is_orphan || member.is_outdated {
                 member.row.state = MemberState::Draining;
-                self.changed.notify_one();
             }
         }
+        // It may be one more than its pool is to have.
+        self.changed.notify_one();
         self.arrived.notify_waiters();
     }
 

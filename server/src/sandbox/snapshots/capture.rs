@@ -18,7 +18,7 @@ use crate::{
     trace,
 };
 
-/// Captures at once. Others wait in the order of their acceptance.
+/// Captures at once, of one tenant only one of them. Others wait in the order of their acceptance.
 const PLACES: usize = 2;
 /// Captures of one sandbox that are accepted and not over, at most.
 const MOST_OF_ONE: usize = 4;
@@ -41,15 +41,31 @@ struct UnderWay {
     /// Snapshots that a task works at, or will.
     snapshots: HashSet<String>,
     /// The sandboxes that they are taken of.
-    sources: HashMap<SandboxId, Source>,
+    sources: HashMap<SandboxId, Queue>,
+    /// The tenants of these sandboxes.
+    tenants: HashMap<String, Queue>,
 }
 
-/// A sandbox that is captured.
+/// Captures of one sandbox, or of one tenant.
 #[derive(Debug, Default)]
-struct Source {
+struct Queue {
     captures: usize,
     /// They take turns, and each waits for its turn before it takes a place, which others could use.
     turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Queue {
+    /// Notes one more capture.
+    fn enter(&mut self) -> Arc<tokio::sync::Mutex<()>> {
+        self.captures += 1;
+        Arc::clone(&self.turn)
+    }
+
+    /// Notes the end of one. Returns whether it was the last.
+    fn leave(&mut self) -> bool {
+        self.captures -= 1;
+        self.captures == 0
+    }
 }
 
 impl Default for Captures {
@@ -80,7 +96,9 @@ pub(super) struct Capture {
     all: Arc<Captures>,
     snapshot: String,
     sandbox: SandboxId,
-    turn: Arc<tokio::sync::Mutex<()>>,
+    tenant: Option<String>,
+    /// Of its sandbox, and of its tenant, in the order in which they are waited for.
+    turns: Vec<Arc<tokio::sync::Mutex<()>>>,
 }
 
 impl Capture {
@@ -91,7 +109,8 @@ impl Capture {
     pub(super) fn begin(service: &Service, row: &SnapshotRow) -> Result<Self, SnapshotError> {
         let all = Arc::clone(&service.inner.captures);
         let (snapshot, sandbox) = (row.id.clone(), row.sandbox_id.clone());
-        let turn = {
+        let tenant = row.tenant.clone();
+        let turns = {
             let mut under_way = all.locked();
             let source = under_way.sources.entry(sandbox.clone()).or_default();
             if source.captures >= MOST_OF_ONE {
@@ -100,16 +119,20 @@ impl Capture {
                     captures: source.captures,
                 });
             }
-            source.captures += 1;
-            let turn = Arc::clone(&source.turn);
+            let mut turns = vec![source.enter()];
+            if let Some(tenant) = &tenant {
+                let queue = under_way.tenants.entry(tenant.clone()).or_default();
+                turns.push(queue.enter());
+            }
             under_way.snapshots.insert(snapshot.clone());
-            turn
+            turns
         };
         Ok(Self {
             all,
             snapshot,
             sandbox,
-            turn,
+            tenant,
+            turns,
         })
     }
 }
@@ -118,10 +141,14 @@ impl Drop for Capture {
     fn drop(&mut self) {
         let mut under_way = self.all.locked();
         under_way.snapshots.remove(&self.snapshot);
-        if let Some(source) = under_way.sources.get_mut(&self.sandbox) {
-            source.captures -= 1;
-            if source.captures == 0 {
-                under_way.sources.remove(&self.sandbox);
+        let source = under_way.sources.get_mut(&self.sandbox);
+        if source.is_some_and(Queue::leave) {
+            under_way.sources.remove(&self.sandbox);
+        }
+        if let Some(tenant) = &self.tenant {
+            let queue = under_way.tenants.get_mut(tenant);
+            if queue.is_some_and(Queue::leave) {
+                under_way.tenants.remove(tenant);
             }
         }
     }
@@ -143,11 +170,14 @@ impl Service {
     /// not known or cannot be stored, stays `Creating`, and is recovered.
     async fn capture(&self, row: &SnapshotRow, capture: &Capture) {
         let stopping = self.inner.tasks.stopping();
-        let _turn = tokio::select! {
-            biased;
-            () = stopping.cancelled() => return,
-            turn = capture.turn.lock() => turn,
-        };
+        let mut held = Vec::with_capacity(capture.turns.len());
+        for turn in &capture.turns {
+            held.push(tokio::select! {
+                biased;
+                () = stopping.cancelled() => return,
+                turn = turn.lock() => turn,
+            });
+        }
         let place = tokio::select! {
             biased;
             () = stopping.cancelled() => return,

@@ -9,7 +9,7 @@
 //! transition changes the row only if it is still in the state that was seen, so that a lost race leaves
 //! the newer state.
 //!
-//! * [`capture`]: takes snapshots in tasks, two at once, and one of each sandbox.
+//! * [`capture`]: takes snapshots in tasks, two at once, and one of each sandbox and tenant.
 //! * [`recovery`]: what a crash left half done, and file systems that no row needs.
 
 mod capture;
@@ -25,7 +25,9 @@ use serde_json::json;
 use tracing::info;
 
 use self::capture::Capture;
-use super::{Error, Service, lifecycle::now, quota::Owner, snapshot_error::SnapshotError};
+use super::{
+    Error, Service, lifecycle::now, quota::Owner, snapshot_error::SnapshotError, too_many::TooMany,
+};
 
 pub(super) use self::capture::Captures;
 
@@ -93,6 +95,7 @@ impl Service {
         if let Some(full) = self.full_quota(origin.tenant.as_ref()).await? {
             return Err(Error::Snapshot(SnapshotError::DiskFull(full)));
         }
+        self.check_snapshot_number(origin.tenant.as_deref()).await?;
         self.require_hold("take a snapshot")?;
         let at = now();
         let row = SnapshotRow {
@@ -130,6 +133,21 @@ impl Service {
             Ok(shown(row))
         })
         .await
+    }
+
+    /// Refuses one more snapshot of a tenant that has as many as it may have, with those that failed.
+    async fn check_snapshot_number(&self, tenant: Option<&str>) -> Result<(), Error> {
+        let Some(tenant) = tenant else {
+            return Ok(());
+        };
+        let query = SnapshotQuery {
+            tenant: Some(tenant.to_owned()),
+            ..SnapshotQuery::default()
+        };
+        let (_, count) = self.inner.store.snapshots(&query).await?;
+        let most = self.inner.limits.max_snapshots;
+        TooMany::check("snapshots", count, most, "snapshots.max_snapshots")
+            .map_err(|full| Error::Snapshot(SnapshotError::TooMany(full)))
     }
 
     /// One snapshot.

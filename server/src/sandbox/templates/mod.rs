@@ -39,6 +39,7 @@ use super::{
     lifecycle::now,
     quota::Owner,
     template_error::TemplateError,
+    too_many::TooMany,
     validate::{self, NewTemplate, TemplateRules},
 };
 
@@ -92,6 +93,7 @@ impl Service {
         if let Some(full) = self.full_quota(tenant.as_ref()).await? {
             return Err(Error::Template(TemplateError::DiskFull(full)));
         }
+        self.check_template_number(tenant.as_deref()).await?;
         self.require_hold("make a template")?;
         let NewTemplate {
             spec,
@@ -132,6 +134,22 @@ impl Service {
             Ok(shown(row))
         })
         .await
+    }
+
+    /// Refuses one more template of a tenant that has as many as it may have. Those that are accepted at
+    /// the same time may be some more.
+    async fn check_template_number(&self, tenant: Option<&str>) -> Result<(), Error> {
+        let Some(tenant) = tenant else {
+            return Ok(());
+        };
+        let query = TemplateQuery {
+            tenant: Some(tenant.to_owned()),
+            ..TemplateQuery::default()
+        };
+        let (_, count) = self.inner.store.templates(&query).await?;
+        let most = self.inner.limits.templates.max_templates;
+        TooMany::check("templates", count, most, "templates.max_templates")
+            .map_err(|full| Error::Template(TemplateError::TooMany(full)))
     }
 
     /// One template. One that was deleted is none, also while its image is still needed: the contract

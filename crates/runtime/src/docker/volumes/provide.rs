@@ -11,6 +11,7 @@ use super::{
     below::{Source, Watched},
     blocking, claims,
     host_files::{self, Allowed, Found, Part, Trouble},
+    ossfs::Refusal,
 };
 use crate::{CreateSpec, RuntimeError, VolumeFailure, docker::DockerRuntime};
 
@@ -164,7 +165,12 @@ impl DockerRuntime {
         let ossfs = &self.volumes.ossfs;
         let turn = self.volumes.buckets.of(&bucket.bucket);
         let _turn = turn.lock().await;
-        let path = ossfs.path_of(bucket, sub_path);
+        let refused = |refusal: Refusal| Refused::Volume {
+            member: "ossfs",
+            failure: refusal.failure,
+            reason: refusal.reason,
+        };
+        let path = ossfs.choose(bucket, sub_path).await.map_err(refused)?;
         self.volumes.ledger.add(
             spec.id(),
             Belongings {
@@ -172,12 +178,8 @@ impl DockerRuntime {
                 ..Belongings::default()
             },
         );
-        let found = ossfs.provide(bucket, sub_path).await;
-        let found = found.map_err(|refusal| Refused::Volume {
-            member: "ossfs",
-            failure: refusal.failure,
-            reason: refusal.reason,
-        })?;
+        let found = ossfs.provide(bucket, sub_path, path.clone()).await;
+        let found = found.map_err(refused)?;
         provided.buckets.push(path);
         provided.mounts.push(bind(volume, &found));
         Ok(())

@@ -2,9 +2,10 @@
 //! §17.9).
 //!
 //! ```text
-//! {root}/{bucket}                 a mount point, shared by all sandboxes that ask for the whole bucket
-//! {root}/.paths/{bucket}/{hash}   the same of a directory of it
-//! {root}/.opensandbox/            a record of each mount of a server: with which key it was made
+//! {root}/{bucket}                    a mount point, shared by all sandboxes that ask for the whole bucket
+//! {root}/.paths/{bucket}/{hash}      the same of a directory of it
+//! {root}/.paths/{bucket}/{hash}-{n}  the same, with the n-th key or address that is in use
+//! {root}/.opensandbox/               a record of each mount of a server: with which key it was made
 //! ```
 //!
 //! A directory of a bucket is always a mount of its own, outside of every other mount. In a mounted bucket,
@@ -43,6 +44,8 @@ use crate::{VolumeFailure, docker::StorageConfig};
 
 /// Longest look at files: a storage that does not answer blocks its readers.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Most mounts of one bucket, or of one directory of it, with different keys, addresses or options.
+const PLACES: usize = 256;
 /// Folder of the mounts of directories. No bucket can have this name.
 const PATHS: &str = ".paths";
 /// The kernel's table of mounts.
@@ -96,34 +99,67 @@ impl Ossfs {
         table.clone_into(&mut self.table);
     }
 
-    /// Where a bucket, or a directory of it, is mounted on the host.
-    pub(super) fn path_of(&self, bucket: &OssfsVolume, sub_path: &[String]) -> PathBuf {
-        if sub_path.is_empty() {
-            return self.root.join(&bucket.bucket);
+    /// The n-th place where a bucket, or a directory of it, may be mounted on the host.
+    fn place(&self, bucket: &str, sub_path: &[String], number: usize) -> PathBuf {
+        if sub_path.is_empty() && number == 1 {
+            return self.root.join(bucket);
         }
         let digest = Sha256::digest(sub_path.join("/"));
-        let name = digest[..16].iter().fold(String::new(), |mut name, byte| {
+        let mut name = digest[..16].iter().fold(String::new(), |mut name, byte| {
             write!(name, "{byte:02x}").expect("a string takes any text");
             name
         });
-        self.root.join(PATHS).join(&bucket.bucket).join(name)
+        if number > 1 {
+            write!(name, "-{number}").expect("a string takes any text");
+        }
+        self.root.join(PATHS).join(bucket).join(name)
     }
 
-    /// Mounts a bucket, or a directory of it, unless it is mounted, and returns the directory to bind. The
-    /// caller has the bucket's turn.
-    pub(super) async fn provide(
+    /// Where to mount a bucket, or a directory of it: where it is mounted with the same key, address and
+    /// options, or else a free place. A mount with others would give a sandbox what its own key may not
+    /// read. The caller has the bucket's turn until it has mounted it there.
+    pub(super) async fn choose(
         &self,
         bucket: &OssfsVolume,
         sub_path: &[String],
-    ) -> Result<Found, Refusal> {
+    ) -> Result<PathBuf, Refusal> {
         if !self.root.is_absolute() {
             let reason = "storage.ossfs_mount_root must be an absolute path";
             return refuse(VolumeFailure::OssfsRoot, reason);
         }
-        let path = self.path_of(bucket, sub_path);
         let table = self.mounts()?;
-        if table.has(&path) {
-            self.require_same(&path, bucket).await?;
+        let mut free = None;
+        for number in 1..=PLACES {
+            let place = self.place(&bucket.bucket, sub_path, number);
+            if table.has(&place) {
+                if self.is_same(&place, bucket).await? {
+                    return Ok(place);
+                }
+            } else if free.is_none() && !table.has_below(&place) {
+                // What is below was mounted by another server, and a mount here would hide it.
+                free = Some(place);
+            }
+        }
+        free.map_or_else(
+            || {
+                let reason = format!(
+                    "the bucket is mounted already with {PLACES} other keys, endpoints, versions or options"
+                );
+                refuse(VolumeFailure::OssfsCredentials, reason)
+            },
+            Ok,
+        )
+    }
+
+    /// Mounts a bucket, or a directory of it, at the place that [`Self::choose`] has named, unless it is
+    /// mounted there, and returns the directory to bind. The caller has the bucket's turn.
+    pub(super) async fn provide(
+        &self,
+        bucket: &OssfsVolume,
+        sub_path: &[String],
+        path: PathBuf,
+    ) -> Result<Found, Refusal> {
+        if self.mounts()?.has(&path) {
             if self.answers(&path).await? {
                 return self.find(path).await;
             }
@@ -135,35 +171,16 @@ impl Ossfs {
                 )
             })?;
         }
-        if table.has_below(&path) {
-            // Of another server: ours are elsewhere. The path would show this client what others use.
-            let reason = "another server has mounted a directory of this bucket, which a mount of the whole \
-                          bucket would hide";
-            return refuse(VolumeFailure::OssfsMount, reason);
-        }
         self.mount(bucket, sub_path, &path).await?;
         self.find(path).await
     }
 
-    /// Refuses a mount that another key, address or options were used for: it would give a sandbox what
-    /// its own key may not read.
-    async fn require_same(&self, point: &Path, bucket: &OssfsVolume) -> Result<(), Refusal> {
+    /// Whether a mount was made with this key, address and options. Of one that no server has made, they
+    /// are not known.
+    async fn is_same(&self, point: &Path, bucket: &OssfsVolume) -> Result<bool, Refusal> {
         let (records, at) = (Arc::clone(&self.records), point.to_owned());
         let record = self.blocking(move || records.find(&at)).await?;
-        match record {
-            Some(record) if record.fits(bucket) => Ok(()),
-            Some(_) => refuse(
-                VolumeFailure::OssfsCredentials,
-                "the bucket is mounted already, with another key, endpoint, version or options",
-            ),
-            None => refuse(
-                VolumeFailure::OssfsMount,
-                format!(
-                    "{} is mounted already, but not by this server, so its key is not known",
-                    point.display()
-                ),
-            ),
-        }
+        Ok(record.is_some_and(|record| record.fits(bucket)))
     }
 
     /// Whether a mount point has a program that serves it.

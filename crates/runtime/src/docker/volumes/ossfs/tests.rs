@@ -50,6 +50,11 @@ impl Stage {
         Self { folder, ossfs }
     }
 
+    async fn provide(&self, bucket: &OssfsVolume, sub_path: &[String]) -> Result<Found, Refusal> {
+        let place = self.ossfs.choose(bucket, sub_path).await?;
+        self.ossfs.provide(bucket, sub_path, place).await
+    }
+
     fn root(&self) -> &Path {
         &self.ossfs.root
     }
@@ -89,7 +94,7 @@ async fn a_bucket_is_mounted_once_and_ends_with_its_last_user() {
     let stage = Stage::set();
     let place = stage.root().join("data");
     for _ in 0..2 {
-        let found = stage.ossfs.provide(&bucket("a"), &[]).await.unwrap();
+        let found = stage.provide(&bucket("a"), &[]).await.unwrap();
         assert_eq!(found.path, place);
     }
     assert_eq!((stage.mounts(), stage.is_mounted(&place)), (1, true));
@@ -106,10 +111,20 @@ async fn a_bucket_is_mounted_once_and_ends_with_its_last_user() {
 #[tokio::test]
 async fn another_key_does_not_get_the_mount_of_the_first() {
     let stage = Stage::set();
-    stage.ossfs.provide(&bucket("a"), &[]).await.unwrap();
-    let refused = stage.ossfs.provide(&bucket("b"), &[]).await.unwrap_err();
-    assert_eq!(refused.failure, VolumeFailure::OssfsCredentials);
-    assert!(refused.reason.contains("another key"), "{}", refused.reason);
+    stage.provide(&bucket("a"), &[]).await.unwrap();
+    let shared = stage.root().join("data");
+    let second = stage.provide(&bucket("b"), &[]).await.unwrap().path;
+    assert_ne!(second, shared);
+    assert_eq!(stage.ossfs.bucket_of(&second).as_deref(), Some("data"));
+    for _ in 0..2 {
+        let again = stage.provide(&bucket("b"), &[]).await.unwrap().path;
+        assert_eq!(again, second);
+    }
+    // It stays where it is, although the first place is free.
+    stage.ossfs.release(&shared, &used(&[&second]), false).await;
+    let again = stage.provide(&bucket("b"), &[]).await.unwrap().path;
+    assert_eq!((again, stage.mounts()), (second.clone(), 2));
+    assert_eq!(stage.provide(&bucket("c"), &[]).await.unwrap().path, shared);
     // A mount point without a record: an operator's.
     let other = OssfsVolume {
         bucket: "own".to_owned(),
@@ -121,14 +136,9 @@ async fn another_key_does_not_get_the_mount_of_the_first() {
     );
     let table = fs::read_to_string(&stage.ossfs.table).unwrap() + &line;
     fs::write(&stage.ossfs.table, table).unwrap();
-    let refused = stage.ossfs.provide(&other, &[]).await.unwrap_err();
-    assert_eq!(refused.failure, VolumeFailure::OssfsMount);
-    assert!(
-        refused.reason.contains("not by this server"),
-        "{}",
-        refused.reason
-    );
-    assert_eq!(stage.mounts(), 1);
+    let place = stage.provide(&other, &[]).await.unwrap().path;
+    assert!(place.starts_with(stage.root().join(PATHS)), "{place:?}");
+    assert_eq!(stage.mounts(), 4);
     // Nor is it ended, unless a sandbox of another server says that it was made for it.
     let place = stage.root().join("own");
     stage.ossfs.release(&place, &used(&[]), false).await;
@@ -141,7 +151,7 @@ async fn another_key_does_not_get_the_mount_of_the_first() {
 async fn a_directory_of_a_bucket_is_a_mount_of_its_own() {
     let stage = Stage::set();
     let place = stage.root().join("data");
-    let provide = async |below: &str| stage.ossfs.provide(&bucket("a"), &parts(below)).await;
+    let provide = async |below: &str| stage.provide(&bucket("a"), &parts(below)).await;
     let outer = provide("a").await.unwrap().path;
     let inner = provide("a/b").await.unwrap().path;
     let again = provide("a//./b").await.unwrap().path;
@@ -171,15 +181,12 @@ async fn a_mount_of_another_server_is_not_hidden() {
     let line = format!("41 22 0:51 / {} rw - fuse.x x rw\n", inner.display());
     let table = fs::read_to_string(&stage.ossfs.table).unwrap() + &line;
     fs::write(&stage.ossfs.table, table).unwrap();
-    let refused = stage.ossfs.provide(&bucket("a"), &[]).await.unwrap_err();
-    assert_eq!(refused.failure, VolumeFailure::OssfsMount);
-    assert!(!refused.reason.contains("data/a"), "{}", refused.reason);
-    stage
-        .ossfs
-        .provide(&bucket("a"), &parts("a"))
-        .await
-        .unwrap();
-    assert_eq!(stage.mounts(), 1);
+    for sub_path in ["", "a"] {
+        let place = stage.provide(&bucket("a"), &parts(sub_path)).await;
+        let place = place.unwrap().path;
+        assert!(place.starts_with(stage.root().join(PATHS)), "{place:?}");
+    }
+    assert_eq!(stage.mounts(), 2);
 }
 
 #[tokio::test]
@@ -187,12 +194,12 @@ async fn a_root_behind_a_link_or_within_reach_of_sandboxes_is_refused() {
     let mut stage = Stage::set();
     let at = stage.folder.path().canonicalize().unwrap();
     stage.ossfs.allowed = AllowedPaths::resolve(std::slice::from_ref(&at));
-    let refused = stage.ossfs.provide(&bucket("a"), &[]).await.unwrap_err();
+    let refused = stage.provide(&bucket("a"), &[]).await.unwrap_err();
     assert_eq!(refused.failure, VolumeFailure::OssfsRoot, "{refused:?}");
     stage.ossfs.allowed = AllowedPaths::default();
     std::os::unix::fs::symlink(&at, at.join("link")).unwrap();
     stage.ossfs.root = at.join("link/mnt");
-    let refused = stage.ossfs.provide(&bucket("a"), &[]).await.unwrap_err();
+    let refused = stage.provide(&bucket("a"), &[]).await.unwrap_err();
     assert_eq!(refused.failure, VolumeFailure::OssfsRoot);
     assert!(
         refused
@@ -212,7 +219,7 @@ async fn a_failed_mount_leaves_nothing() {
     ] {
         let stage = Stage::set();
         fake::install(stage.folder.path(), "ossfs2", script);
-        let refused = stage.ossfs.provide(&bucket("a"), &[]).await.unwrap_err();
+        let refused = stage.provide(&bucket("a"), &[]).await.unwrap_err();
         assert_eq!(refused.failure, VolumeFailure::OssfsMount);
         assert!(refused.reason.contains(words), "{}", refused.reason);
         assert!(!stage.root().join("data").exists());
@@ -227,7 +234,7 @@ async fn a_process_that_the_engine_does_not_share_mounts_with_mounts_nothing() {
     let stage = Stage::set();
     let table = "22 1 0:21 / / rw shared:2 master:1 - ext4 d rw\n";
     fs::write(&stage.ossfs.table, table).unwrap();
-    let refused = stage.ossfs.provide(&bucket("a"), &[]).await.unwrap_err();
+    let refused = stage.provide(&bucket("a"), &[]).await.unwrap_err();
     assert_eq!(refused.failure, VolumeFailure::OssfsMount);
     assert!(
         refused.reason.contains("namespace of its own"),
@@ -241,7 +248,7 @@ async fn a_process_that_the_engine_does_not_share_mounts_with_mounts_nothing() {
 async fn a_mount_that_cannot_be_ended_is_tried_again() {
     let stage = Stage::set();
     let place = stage.root().join("data");
-    stage.ossfs.provide(&bucket("a"), &[]).await.unwrap();
+    stage.provide(&bucket("a"), &[]).await.unwrap();
     fake::install(stage.folder.path(), "fusermount", "echo busy >&2; exit 1");
     fake::install(stage.folder.path(), "umount", "exit 32");
     stage.ossfs.release(&place, &used(&[]), false).await;
