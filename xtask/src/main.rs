@@ -41,9 +41,6 @@ enum Command {
         /// Build with optimisation, as for a release
         #[arg(long)]
         release: bool,
-        /// Also execd for 64-bit ARM, as execd-arm64
-        #[arg(long)]
-        arm64: bool,
         /// Print what is missing on this machine instead of installing it
         #[arg(long)]
         no_install: bool,
@@ -79,7 +76,6 @@ fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Build {
             release,
-            arm64,
             no_install,
         } => {
             let profile = if release {
@@ -91,9 +87,6 @@ fn run(command: Command) -> Result<ExitCode> {
             let installer = Installer::new(!no_install);
             host::require_all(host::missing_for_build(&installer))?;
             build::all(&repo, &installer, profile, &dist)?;
-            if arm64 {
-                build::arm64(&repo, &installer, profile, &dist)?;
-            }
             println!("{}", dist.display());
             Ok(ExitCode::SUCCESS)
         }

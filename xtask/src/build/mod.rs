@@ -1,6 +1,7 @@
 //! Builds of execd, of the egress sidecar, of the console's site, and of the server that embeds the
 //! site.
 
+mod arm64;
 mod execd;
 pub(crate) mod native;
 mod publish;
@@ -106,14 +107,10 @@ pub(crate) fn sidecar(repo: &Repo, profile: Profile, dist: &Path) -> Result<()> 
     native::build(repo, profile, dist, "osb-egress", "egress")
 }
 
-/// Builds execd for 64-bit ARM.
-pub(crate) fn arm64(
-    repo: &Repo,
-    installer: &Installer,
-    profile: Profile,
-    dist: &Path,
-) -> Result<()> {
-    execd::arm64(repo, installer, profile, dist)
+/// Builds the programs for 64-bit ARM into `dist`, as [`all_static`] does for this machine, whose site
+/// they share.
+pub(crate) fn arm64(repo: &Repo, installer: &Installer, dist: &Path) -> Result<()> {
+    arm64::build(repo, installer, dist)
 }
 
 /// Short hash of the commit, with `-dirty` when tracked files differ from it.

@@ -64,7 +64,7 @@ struct BuildTable {
 }
 
 /// Flags of every build of this repository, on which the pages and the server must agree.
-fn configured_flags(repo: &Repo) -> Result<String> {
+pub(super) fn configured_flags(repo: &Repo) -> Result<String> {
     let file = repo.path(".cargo/config.toml");
     let text =
         fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;

@@ -21,32 +21,35 @@ mod vendored;
 use std::{
     fs::{self, File},
     path::{Path, PathBuf},
-    process::ExitCode,
+    process::{Command, ExitCode},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use self::{
     debian::{Contents, Packing},
     elf::Elf,
-    inventory::{EXECD, PROGRAMS},
+    inventory::PROGRAMS,
     release::Release,
     tree::Tree,
 };
 use crate::{
-    build::{self, Profile},
+    build,
     host::{self, Installer},
+    process::query,
     repo::Repo,
-    step::step,
+    step::{notice, step},
 };
 
 /// Folder of the programs below that of the packages.
 const PROGRAMS_FOLDER: &str = "bin";
 /// Name of the file with the licences of others.
 const NOTICES: &str = "THIRD-PARTY-NOTICES.txt";
-/// Architecture that execd is also built for, as Rust names it, and its program.
-const ARM64: (&str, &str) = ("aarch64", "execd-arm64");
+/// 64-bit ARM, as Rust names it: also the folder of its programs below that of the others.
+const ARM64: &str = "aarch64";
+/// Runs programs for 64-bit ARM, and the package that has it.
+const EMULATOR: (&str, &str) = ("qemu-aarch64-static", "qemu-user-static");
 /// Files of `deploy/` in an archive, for a service and for containers.
 const DEPLOYMENT: [&str; 7] = [
     "README.md",
@@ -61,7 +64,7 @@ const DEPLOYMENT: [&str; 7] = [
 /// Options of `package`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// Also an archive with execd for 64-bit ARM
+    /// Also an archive and a Debian package for 64-bit ARM
     #[arg(long)]
     arm64: bool,
     /// Print what is missing on this machine instead of installing it
@@ -78,43 +81,115 @@ pub(crate) fn package(repo: &Repo, options: &Options) -> Result<ExitCode> {
     let programs = folder.join(PROGRAMS_FOLDER);
     remove_former(&folder)?;
     build::all_static(repo, &installer, &programs)?;
-    if options.arm64 {
-        build::arm64(repo, &installer, Profile::Release, &programs)?;
+    let mut builds = vec![Build::of(std::env::consts::ARCH, programs.clone())];
+    if options.arm64 && std::env::consts::ARCH != ARM64 {
+        let programs = programs.join(ARM64);
+        build::arm64(repo, &installer, &programs)?;
+        builds.push(Build::of(ARM64, programs));
     }
     step("check that the programs are static", || {
-        for program in PROGRAMS {
-            check_static(&programs.join(program.name), std::env::consts::ARCH)?;
-        }
-        if options.arm64 {
-            check_static(&programs.join(ARM64.1), ARM64.0)?;
-        }
-        Ok(())
+        let programs = builds.iter().flat_map(Build::files);
+        programs
+            .into_iter()
+            .try_for_each(|(architecture, file)| check_static(&file, architecture))
     })?;
+    for build in &builds {
+        build.try_out(&installer)?;
+    }
     let release = Release::of(repo)?;
-    let papers = Papers::of(repo, &release, &programs)?;
-    let mut published = papers.write(&folder)?;
-    step("pack the archives", || {
-        let archive = archive(repo, &release, &papers, &programs);
-        published.push(pack(&folder, &release, std::env::consts::ARCH, &archive)?);
-        if options.arm64 {
-            let archive = archive_of_arm64(repo, &release, &papers, &programs);
-            published.push(pack(&folder, &release, ARM64.0, &archive)?);
+    let mut published = Vec::new();
+    for build in &builds {
+        let papers = Papers::of(repo, &release, &build.programs)?;
+        if build.is_native() {
+            published.extend(papers.write(&folder)?);
         }
-        Ok(())
-    })?;
-    let contents = papers.contents(&release, &programs);
-    let package = step("pack the Debian package", || {
-        let work = folder.join("deb");
-        debian::build(repo, &contents, Packing::Release, &work, &folder)
-    })?;
-    published.extend(
-        package
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned()),
-    );
+        step(
+            &format!("pack the archive for {}", build.architecture),
+            || {
+                let archive = archive(repo, &release, &papers, build);
+                published.push(pack(&folder, &release, build.architecture, &archive)?);
+                Ok(())
+            },
+        )?;
+        let contents = papers.contents(&release, build);
+        let package = step(
+            &format!("pack the Debian package for {}", build.architecture),
+            || {
+                let work = folder.join("deb");
+                debian::build(repo, &contents, Packing::Release, &work, &folder)
+            },
+        )?;
+        let name = package.file_name();
+        published.extend(name.map(|name| name.to_string_lossy().into_owned()));
+    }
     sums::write(&folder, &published)?;
     println!("{}", folder.display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// The programs for one architecture.
+#[derive(Clone, Debug)]
+pub(crate) struct Build {
+    /// As Rust names it.
+    pub(crate) architecture: &'static str,
+    /// Their folder.
+    pub(crate) programs: PathBuf,
+}
+
+impl Build {
+    /// Those in a folder.
+    pub(crate) fn of(architecture: &'static str, programs: PathBuf) -> Self {
+        Self {
+            architecture,
+            programs,
+        }
+    }
+
+    fn is_native(&self) -> bool {
+        self.architecture == std::env::consts::ARCH
+    }
+
+    fn files(&self) -> Vec<(&'static str, PathBuf)> {
+        let programs = PROGRAMS.iter();
+        programs
+            .map(|it| (self.architecture, self.programs.join(it.name)))
+            .collect()
+    }
+
+    /// Runs each program. Those for another architecture need an emulator; without one, they are
+    /// reported as not tried.
+    fn try_out(&self, installer: &Installer) -> Result<()> {
+        if !self.is_native()
+            && let Err(missing) = installer.program(EMULATOR.0, &[EMULATOR.1])
+        {
+            notice(&format!(
+                "NOT TRIED: the programs for {}: {missing:#}",
+                self.architecture
+            ));
+            return Ok(());
+        }
+        step(
+            &format!("run the programs for {}", self.architecture),
+            || {
+                for (_, file) in self.files() {
+                    let mut command = match self.is_native() {
+                        true => Command::new(&file),
+                        false => Command::new(EMULATOR.0),
+                    };
+                    if !self.is_native() {
+                        command.arg(&file);
+                    }
+                    let said = query(command.arg("--version"))?;
+                    ensure!(
+                        said.contains(env!("CARGO_PKG_VERSION")),
+                        "{} says {said}",
+                        file.display()
+                    );
+                }
+                Ok(())
+            },
+        )
+    }
 }
 
 /// Removes what an earlier run published, but not its programs, which may still be those of the
@@ -167,10 +242,10 @@ impl Papers {
     }
 
     /// What a Debian package is made from, with these papers.
-    pub(crate) fn contents<'a>(&'a self, release: &'a Release, programs: &'a Path) -> Contents<'a> {
+    pub(crate) fn contents<'a>(&'a self, release: &'a Release, build: &'a Build) -> Contents<'a> {
         Contents {
             release,
-            programs,
+            build,
             notices: &self.notices,
             bills: &self.bills,
         }
@@ -194,13 +269,13 @@ fn archive_name(release: &Release, architecture: &str) -> String {
     format!("opensandbox-{}-linux-{architecture}", release.version())
 }
 
-/// The archive for this machine's architecture: the programs, and how they are deployed.
-fn archive(repo: &Repo, release: &Release, papers: &Papers, programs: &Path) -> Tree {
-    let top = archive_name(release, std::env::consts::ARCH);
+/// An archive: the programs, and how they are deployed.
+fn archive(repo: &Repo, release: &Release, papers: &Papers, build: &Build) -> Tree {
+    let top = archive_name(release, build.architecture);
     let mut tree = Tree::default();
     for program in PROGRAMS {
         let name = program.name;
-        tree.copy(&format!("{top}/{name}"), 0o755, programs.join(name));
+        tree.copy(&format!("{top}/{name}"), 0o755, build.programs.join(name));
     }
     for file in DEPLOYMENT {
         let from = repo.path("deploy").join(file);
@@ -209,16 +284,6 @@ fn archive(repo: &Repo, release: &Release, papers: &Papers, programs: &Path) -> 
     for (name, bill) in &papers.bills {
         tree.add(&format!("{top}/{name}"), 0o644, bill.as_str());
     }
-    add_licences(&mut tree, repo, papers, &top);
-    tree
-}
-
-/// The archive for 64-bit ARM has execd alone.
-fn archive_of_arm64(repo: &Repo, release: &Release, papers: &Papers, programs: &Path) -> Tree {
-    let top = archive_name(release, ARM64.0);
-    let mut tree = Tree::default();
-    let program = programs.join(ARM64.1);
-    tree.copy(&format!("{top}/{}", EXECD.name), 0o755, program);
     add_licences(&mut tree, repo, papers, &top);
     tree
 }
@@ -258,11 +323,12 @@ mod tests {
     fn an_archive_has_the_programs_and_how_they_are_deployed() {
         let repo = Repo::find().unwrap();
         let release = Release::at("1.2.3", 0);
-        let tree = archive(&repo, &release, &papers(), Path::new("/dist"));
-        let top = format!("opensandbox-1.2.3-linux-{}/", std::env::consts::ARCH);
+        let build = Build::of(ARM64, "/dist".into());
+        let tree = archive(&repo, &release, &papers(), &build);
+        let top = "opensandbox-1.2.3-linux-aarch64/";
         let files: Vec<_> = tree
             .files()
-            .map(|path| path.strip_prefix(&top).unwrap())
+            .map(|path| path.strip_prefix(top).unwrap())
             .collect();
         for file in [
             "opensandbox-server",
@@ -278,10 +344,6 @@ mod tests {
             assert!(repo.path("deploy").join(file).is_file(), "{file}");
             assert!(files.contains(&&*format!("deploy/{file}")), "{file}");
         }
-        let arm64 = archive_of_arm64(&repo, &release, &papers(), Path::new("/dist"));
-        let programs = arm64.files().filter(|path| path.ends_with("/execd"));
-        let programs: Vec<_> = programs.collect();
-        assert_eq!(programs, ["opensandbox-1.2.3-linux-aarch64/execd"]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 
 use self::control::{Control, PACKAGE, maintainer};
 use super::{
+    Build,
     release::Release,
     tree::{Tree, compress},
 };
@@ -41,8 +42,8 @@ const PAGES: [(&str, &str); 6] = [
 pub(crate) struct Contents<'a> {
     /// The release.
     pub(crate) release: &'a Release,
-    /// Folder with the programs.
-    pub(crate) programs: &'a Path,
+    /// The programs.
+    pub(crate) build: &'a Build,
     /// Licences of the parts.
     pub(crate) notices: &'a str,
     /// Bills of materials, with their file names.
@@ -71,9 +72,9 @@ pub(crate) fn build(
     }
     let tree = files(repo, contents)?;
     tree.write_folder(work)?;
-    description(repo, contents.release, &tree, work)?.write_folder(&work.join("DEBIAN"))?;
+    description(repo, contents, &tree, work)?.write_folder(&work.join("DEBIAN"))?;
     let version = contents.release.debian_version();
-    let architecture = control::architecture(std::env::consts::ARCH)?;
+    let architecture = control::architecture(contents.build.architecture)?;
     let file = folder.join(format!("{PACKAGE}_{version}_{architecture}.deb"));
     let method = match packing {
         Packing::Release => "-Zxz",
@@ -98,7 +99,7 @@ fn files(repo: &Repo, contents: &Contents<'_>) -> Result<Tree> {
         // The folder is the build context of the sidecar's image.
         ("egress", "egress/egress"),
     ] {
-        let program = contents.programs.join(name);
+        let program = contents.build.programs.join(name);
         tree.copy(&format!("{PROGRAMS}/{to}"), 0o755, program);
     }
     let dockerfile = format!("{PROGRAMS}/egress/Dockerfile");
@@ -146,16 +147,16 @@ fn add_documents(tree: &mut Tree, repo: &Repo, contents: &Contents<'_>) -> Resul
 }
 
 /// The files for the package manager, of a package whose files lie in `work`.
-fn description(repo: &Repo, release: &Release, tree: &Tree, work: &Path) -> Result<Tree> {
+fn description(repo: &Repo, contents: &Contents<'_>, tree: &Tree, work: &Path) -> Result<Tree> {
     let mut kib = 0;
     for file in tree.files() {
         kib += work.join(file).metadata()?.len().div_ceil(1024);
     }
     let maintainer = maintainer(|name| std::env::var(name).ok());
-    let version = release.debian_version();
+    let version = contents.release.debian_version();
     let control = Control {
         version: &version,
-        architecture: std::env::consts::ARCH,
+        architecture: contents.build.architecture,
         maintainer: &maintainer,
         installed_kib: kib,
     };
@@ -221,9 +222,10 @@ mod tests {
     fn tree(repo: &Repo) -> Tree {
         let release = Release::at("1.2.3", 1_795_688_100);
         let bills = [("execd.cdx.json".to_owned(), "{}".to_owned())];
+        let build = Build::of("aarch64", "/dist".into());
         let contents = Contents {
             release: &release,
-            programs: Path::new("/dist"),
+            build: &build,
             notices: "",
             bills: &bills,
         };

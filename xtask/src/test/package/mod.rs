@@ -19,7 +19,7 @@ use super::{Context, tally::Tally};
 use crate::{
     interrupt::interrupted,
     package::{
-        Papers, check_static,
+        Build, Papers, check_static,
         debian::{Packing, build as build_debian_package},
         release::Release,
     },
@@ -180,7 +180,8 @@ impl<'a> Packaged<'a> {
     fn debian_package(&self, release: &Release, name: &str) -> Result<PathBuf> {
         let folder = self.folder.join(name);
         fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let contents = self.papers.contents(release, &self.programs);
+        let build = Build::of(std::env::consts::ARCH, self.programs.clone());
+        let contents = self.papers.contents(release, &build);
         let work = self.folder.join("work");
         build_debian_package(self.context.repo, &contents, Packing::Test, &work, &folder)
     }
