@@ -154,10 +154,10 @@ test("a dialog that Escape closed opens again at once", async ({ page }) => {
     page.evaluate(
       async ([key, ctrlKey]) => {
         const dialog = document.querySelector<HTMLDialogElement>("dialog[open]");
-        const told = new Promise((done) => dialog?.addEventListener("close", done, { once: true }));
+        const closed = new Promise((done) => dialog?.addEventListener("close", done, { once: true }));
         dialog?.close();
         document.dispatchEvent(new KeyboardEvent("keydown", { key, ctrlKey, bubbles: true }));
-        await told;
+        await closed;
         await new Promise((done) => setTimeout(done));
       },
       [key, ctrlKey] as const,

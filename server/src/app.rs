@@ -142,6 +142,7 @@ impl App {
             pools: config.pools.limits(),
             templates: config.templates.limits(),
             max_snapshots: config.snapshots.max_snapshots,
+            image_gc: config.image_gc.limits(config.egress.image.clone()),
             metrics: config.history.metrics,
             commands: config.history.commands,
             history_seconds: config.history.seconds(),

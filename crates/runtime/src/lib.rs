@@ -42,7 +42,7 @@ pub use diagnostics::{
 };
 pub use error::RuntimeError;
 pub use event::RuntimeEvent;
-pub use images::{Images, LocalImage};
+pub use images::{Images, LocalImage, UnusedImage};
 pub use log_lines::{LogFollow, LogLine, LogLines, LogStream};
 pub use observed::{Address, Foreign, Observed, Phase, Ports, Status};
 pub use origin::{Expiry, Origin, Source, new_id, new_token};

@@ -322,6 +322,9 @@ pub trait SandboxHistory: Send + Sync + 'static {
         limit: u32,
     ) -> Result<Vec<HistoryEntry>, StoreError>;
 
+    /// When the latest sandbox of each image ended.
+    async fn image_uses(&self) -> Result<Vec<(String, WireTime)>, StoreError>;
+
     /// Number of the sandboxes that ended, up to `most`; with `tenant`, only those of that tenant.
     async fn count_history(&self, tenant: Option<&str>, most: u32) -> Result<u32, StoreError>;
 

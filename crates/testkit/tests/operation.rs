@@ -397,3 +397,109 @@ async fn a_support_bundle_has_what_helps_and_no_secret() {
     assert!(again.contains("cannot write"), "{again}");
     server.stop().await;
 }
+
+#[tokio::test]
+async fn images_that_nothing_has_used_for_a_time_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = osb_runtime::sim::Options {
+        powers: true,
+        ..Default::default()
+    };
+    let sim = Arc::new(osb_runtime::sim::SimRuntime::with_options(options));
+    let names = [
+        "debian:12",
+        "recent:1",
+        "old:1",
+        "kept:1",
+        "team/kept:2",
+        "pool:1",
+        "new:1",
+    ];
+    sim.set_images(names.map(|name| osb_runtime::LocalImage {
+        reference: name.to_owned(),
+        bytes: 1000,
+    }));
+    let store = osb_store::open(&store_in(folder.path()).await.unwrap())
+        .await
+        .unwrap();
+    let hours_ago = |hours: i64| {
+        let now = osb_protocol::WireTime::new(jiff::Timestamp::now());
+        now.plus_seconds(-3600 * hours).unwrap()
+    };
+    for (image, hours) in [
+        ("debian:12", 9),
+        ("recent:1", 1),
+        ("recent:1", 9),
+        ("old:1", 9),
+        ("kept:1", 9),
+        ("team/kept:2", 9),
+        ("pool:1", 9),
+    ] {
+        let ended = osb_store::HistoryEntry {
+            id: format!("{image}-{hours}").as_str().into(),
+            image: image.to_owned(),
+            created_at: hours_ago(hours),
+            ended_at: hours_ago(hours),
+            outcome: osb_store::Outcome::Deleted,
+            reason: "DELETED".to_owned(),
+            message: String::new(),
+            stages: Vec::new(),
+            tenant: None,
+            spec: osb_store::EndedSpec::default(),
+        };
+        store.finish(&ended).await.unwrap();
+    }
+    let more = "[image_gc]\nenabled = true\nunused_hours = 2\ndisk_percent = 99\n\
+                keep = ['kept:1', 'team/*']\n";
+    let server = TestServer::assemble(Arc::clone(&sim) as _, Arc::clone(&store), more);
+    let server = server.await.unwrap();
+    create(&server, &TestServer::good_create()).await;
+    let pool = json!({
+        "name": "p", "template": {"spec": {"containers": [{"image": "pool:1"}]}},
+        "capacitySpec": {"bufferMax": 0, "bufferMin": 0, "poolMax": 1, "poolMin": 0},
+    });
+    let request = server.request(Method::POST, "/v1/pools").json(&pool);
+    assert_eq!(text(request).await.0, StatusCode::CREATED);
+    let left = || {
+        let images = server.service.images();
+        async {
+            images
+                .await
+                .unwrap()
+                .into_iter()
+                .map(|it| it.reference)
+                .collect::<Vec<_>>()
+        }
+    };
+    server.service.collect_images().await.unwrap();
+    assert_eq!(left().await.len(), names.len(), "the disk has room");
+    server.stop().await;
+    drop(server);
+
+    drop(store);
+    let more = more.replace("99", "0");
+    let store = osb_store::open(&store_in(folder.path()).await.unwrap())
+        .await
+        .unwrap();
+    let server = TestServer::assemble(Arc::clone(&sim) as _, store, &more);
+    let server = server.await.unwrap();
+    let images = async || {
+        server.service.collect_images().await.unwrap();
+        let images = server.service.images().await.unwrap_or_default();
+        images
+            .into_iter()
+            .map(|it| it.reference)
+            .collect::<Vec<_>>()
+    };
+    let mut wanted: Vec<_> = names.into_iter().filter(|it| *it != "old:1").collect();
+    wanted.sort_unstable();
+    wait_until("the removal", images, |left| *left == wanted).await;
+    let page = metrics(&server).await;
+    assert_eq!(
+        value(&page, "opensandbox_image_gc_removed_total"),
+        Some(1.0)
+    );
+    let bytes = value(&page, "opensandbox_image_gc_removed_bytes_total");
+    assert_eq!(bytes, Some(1000.0));
+    server.stop().await;
+}

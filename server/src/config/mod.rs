@@ -8,6 +8,7 @@ mod audit;
 mod contract_tests;
 mod docker;
 mod egress;
+mod image_gc;
 mod init;
 mod known;
 mod load;
@@ -30,6 +31,7 @@ mod webhooks;
 pub use audit::AuditSection;
 pub use docker::DockerSection;
 pub use egress::{DefaultPolicy, EgressMode, EgressSection, UpstreamProxySection};
+pub use image_gc::ImageGcSection;
 pub use init::{InitError, write_example};
 pub use load::{LoadedConfig, load};
 pub use pools::PoolsSection;
@@ -128,6 +130,9 @@ pub struct Config {
     /// Images that are made ready for sandboxes.
     #[serde(default)]
     pub templates: TemplatesSection,
+    /// Removal of images that nothing uses.
+    #[serde(default)]
+    pub image_gc: ImageGcSection,
     /// Who did what.
     #[serde(default)]
     pub audit: AuditSection,

@@ -139,6 +139,7 @@ pub(super) fn check(config: &Config, file: &Path) -> Result<(), ConfigError> {
     config.audit.check(file)?;
     config.pools.check(file)?;
     config.templates.check(file)?;
+    config.image_gc.check(file)?;
     config.webhooks_delivery.check(&config.webhooks, file)?;
     store(config, file)?;
     config.renew_intent.check(file)?;

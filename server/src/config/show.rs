@@ -113,6 +113,7 @@ impl LoadedConfig {
             "pools": config.pools,
             "snapshots": config.snapshots,
             "templates": config.templates,
+            "image_gc": config.image_gc,
             "audit": config.audit,
             "webhooks": config.webhooks,
             "webhooks_delivery": config.webhooks_delivery,

@@ -47,12 +47,33 @@ async fn render(app: &AppState) -> String {
     templates(app, &mut page).await;
     warm_sidecars(app, &mut page);
     pools(app, &mut page);
+    images(app, &mut page);
     webhooks(app, &mut page).await;
     requests(app, &mut page);
     audit(app, &mut page);
     tasks(&mut page);
     process(&mut page);
     page.0
+}
+
+fn images(app: &AppState, page: &mut Page) {
+    let Some((count, bytes)) = app.unscoped.removed_images() else {
+        return;
+    };
+    for (name, text, value) in [
+        (
+            "opensandbox_image_gc_removed_total",
+            "Images that were removed because nothing used them.",
+            count,
+        ),
+        (
+            "opensandbox_image_gc_removed_bytes_total",
+            "Sizes of these images; those that share layers free less.",
+            bytes,
+        ),
+    ] {
+        page.one(name, "counter", text, &[], number(value));
+    }
 }
 
 fn audit(app: &AppState, page: &mut Page) {

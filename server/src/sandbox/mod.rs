@@ -40,6 +40,7 @@ mod explanation;
 pub mod facts;
 mod failed_hooks;
 pub mod host;
+mod image_gc;
 mod images;
 mod journal;
 pub mod lifecycle;
@@ -89,6 +90,7 @@ pub use endpoint::{EndpointQuery, Execd, Hosts};
 pub use error::{Error, VolumeFault};
 pub use explanation::explain;
 pub use facts::{Facts, StageAt};
+pub use image_gc::ImageGcLimits;
 pub use list::{ListQuery, Page};
 pub use once::IdempotencyKey;
 pub use pool_error::PoolError;
@@ -209,6 +211,8 @@ pub struct Limits {
     pub templates: TemplateLimits,
     /// Most snapshots of a tenant, including failed ones.
     pub max_snapshots: u64,
+    /// When images that nothing uses are removed; `None` if they are not.
+    pub image_gc: Option<ImageGcLimits>,
     /// How accesses renew sandboxes; `None` if they do not.
     pub renewal: Option<RenewalLimits>,
     /// Whether resource use is recorded.
@@ -235,6 +239,7 @@ impl Default for Limits {
             pools: PoolLimits::default(),
             templates: TemplateLimits::default(),
             max_snapshots: 10_000,
+            image_gc: None,
             renewal: None,
             metrics: true,
             commands: true,
@@ -298,6 +303,7 @@ struct Inner {
     trail: AuditTrail,
     /// Sizes of writable layers.
     layers: disk::Layers,
+    unused_images: image_gc::UnusedImages,
     /// Accesses that move deadlines.
     renewals: renewal::Renewals,
     /// Wakes the reconciler.

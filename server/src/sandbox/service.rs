@@ -86,6 +86,7 @@ impl Service {
                 seen: super::ready::Seen::default(),
                 trail,
                 layers: super::disk::Layers::default(),
+                unused_images: super::image_gc::UnusedImages::default(),
                 renewals,
                 nudge: Notify::new(),
             }),
@@ -98,6 +99,7 @@ impl Service {
         super::answer::start(service.clone(), abandoned.1);
         super::disk::start(service.clone());
         super::expiry::start(service.clone());
+        super::image_gc::start(service.clone());
         super::journal::start(service.clone());
         super::metrics::start(service.clone());
         super::commands::start(service.clone());

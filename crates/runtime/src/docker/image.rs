@@ -105,6 +105,13 @@ fn bare_name(image: &str) -> &str {
     name
 }
 
+/// The name of an image with its tag or digest, and without what the engine adds to a short one.
+pub(super) fn full_name(image: &str) -> String {
+    let (_, tag) = split_reference(image);
+    let sign = if image.contains('@') { '@' } else { ':' };
+    format!("{}{sign}{tag}", bare_name(image))
+}
+
 /// Why a snapshot or a template cannot be started, from the engine's error that there is no such image.
 /// It is never pulled: no registry has it. `None` for any other source.
 pub(super) fn not_startable(source: &Source, failure: &Error) -> Option<RuntimeError> {

@@ -1,15 +1,25 @@
 //! The images on the engine's host.
 
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
 use async_trait::async_trait;
-use bollard::{models::ImageSummary, query_parameters::ListImagesOptions};
+use bollard::{
+    models::ImageSummary,
+    query_parameters::{ListContainersOptionsBuilder, ListImagesOptions, PruneBuildOptionsBuilder},
+};
+use osb_protocol::WireTime;
 
 use super::{
     DockerRuntime,
     engine::bounded,
     error,
-    image::{is_snapshot, is_template},
+    image::{full_name, is_snapshot, is_template},
+    labels,
 };
-use crate::{Images, LocalImage, RuntimeError};
+use crate::{Images, LocalImage, RuntimeError, UnusedImage};
 
 /// The engine's name of an image that has none.
 const NAMELESS: &str = "<none>:<none>";
@@ -26,6 +36,99 @@ impl Images for DockerRuntime {
         images.dedup_by(|a, b| a.reference == b.reference);
         Ok(images)
     }
+
+    async fn list_unused(&self) -> Result<Vec<UnusedImage>, RuntimeError> {
+        let docker = self.docker()?;
+        let list = bounded(docker, docker.list_images(None::<ListImagesOptions>)).await;
+        let list = list.map_err(|error| error::other("list the images", &error))?;
+        // Read after the images: one that a container got since is used.
+        let options = ListContainersOptionsBuilder::default().all(true).build();
+        let containers = bounded(docker, docker.list_containers(Some(options))).await;
+        let containers = containers.map_err(|error| error::other("list the containers", &error))?;
+        let used: HashSet<String> = containers
+            .into_iter()
+            .filter_map(|it| it.image_id)
+            .collect();
+        let candidates = list
+            .into_iter()
+            .filter(|it| !used.contains(&it.id) && is_pulled(it));
+        let mut unused = Vec::new();
+        for image in candidates {
+            let named_at = match bounded(docker, docker.inspect_image(&image.id)).await {
+                Ok(inspected) => inspected.metadata.and_then(|it| it.last_tag_time),
+                Err(error) if error::is_missing(&error) => continue,
+                Err(error) => return Err(error::other("inspect an image", &error)),
+            };
+            // The engine has the year 1 for "never".
+            let named_at = named_at.and_then(|at| WireTime::parse(&at.to_string()).ok());
+            unused.push(UnusedImage {
+                names: names(&image).map(full_name).collect(),
+                bytes: u64::try_from(image.size).unwrap_or_default(),
+                named_at: named_at.filter(|at| at.unix_us() > 0),
+                id: image.id,
+            });
+        }
+        Ok(unused)
+    }
+
+    fn full_name(&self, reference: &str) -> String {
+        full_name(reference)
+    }
+
+    async fn remove_unused(&self, image: &UnusedImage) -> Result<bool, RuntimeError> {
+        const OP: &str = "remove an image";
+        let docker = self.docker()?;
+        let inspected = match bounded(docker, docker.inspect_image(&image.id)).await {
+            Ok(inspected) => inspected,
+            Err(error) if error::is_missing(&error) => return Ok(true),
+            Err(error) => return Err(error::other("inspect an image", &error)),
+        };
+        // By its id, the engine refuses one with several names.
+        let mut names = inspected.repo_tags.unwrap_or_default();
+        if names.is_empty() {
+            names.push(image.id.clone());
+        }
+        for name in names {
+            if self.remove_image(&name, OP).await?.is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn prune_build_cache(&self, unused_for: Duration) -> Result<u64, RuntimeError> {
+        let docker = self.docker()?;
+        let until = format!("{}s", unused_for.as_secs());
+        let filters = HashMap::from([("until", vec![until.as_str()])]);
+        let options = PruneBuildOptionsBuilder::default()
+            .filters(&filters)
+            .build();
+        let pruned = docker.prune_build(Some(options)).await;
+        let pruned = pruned.map_err(|error| error::other("remove the cache of builds", &error))?;
+        let bytes = pruned.space_reclaimed.unwrap_or_default();
+        Ok(u64::try_from(bytes).unwrap_or_default())
+    }
+}
+
+/// The names of an image, with the registry's digests of it.
+fn names(image: &ImageSummary) -> impl Iterator<Item = &str> {
+    let names = image.repo_tags.iter().chain(&image.repo_digests);
+    let names = names.map(String::as_str);
+    names.filter(|name| !name.starts_with("<none>"))
+}
+
+/// Whether a registry has an image, and nothing but sandboxes needs it.
+fn is_pulled(image: &ImageSummary) -> bool {
+    let is_own = image
+        .labels
+        .get(labels::VENDOR)
+        .is_some_and(|it| it == labels::VENDOR_NAME);
+    let mut digests = image
+        .repo_digests
+        .iter()
+        .filter(|it| !it.starts_with("<none>"));
+    let has_digest = digests.next().is_some();
+    has_digest && !is_own && !names(image).any(|name| is_snapshot(name) || is_template(name))
 }
 
 /// The image under each of its names.
@@ -74,5 +177,111 @@ mod tests {
             .collect();
         let known = [("a/b:latest", 0), ("debian:12", 100), ("python:3.13", 100)];
         assert_eq!(images, known);
+    }
+
+    fn image(id: &str, tags: &[&str], digests: &[&str], vendor: &str) -> serde_json::Value {
+        json!({
+            "Id": id, "ParentId": "", "RepoTags": tags, "RepoDigests": digests, "Created": 1,
+            "Size": 7, "SharedSize": -1, "Labels": {labels::VENDOR: vendor}, "Containers": -1,
+        })
+    }
+
+    #[tokio::test]
+    async fn only_what_was_pulled_and_nothing_uses_is_unused() {
+        let engine = FakeEngine::start(|request| {
+            let (method, path) = request.split_once(' ').unwrap();
+            let path = path.split('?').next().unwrap();
+            match (method, path) {
+                ("GET", "/images/json") => {
+                    let digest = |name: &str| format!("{name}@sha256:{}", "0".repeat(64));
+                    let pulled = digest("python");
+                    let list = json!([
+                        image("sha256:1", &["python:3.13"], &[&pulled], ""),
+                        image("sha256:2", &["debian:12"], &[&digest("debian")], ""),
+                        image("sha256:3", &["built:1"], &[], ""),
+                        image("sha256:4", &["<none>:<none>"], &["<none>@<none>"], ""),
+                        image(
+                            "sha256:5",
+                            &["base:1"],
+                            &[&digest("base")],
+                            labels::VENDOR_NAME
+                        ),
+                        image("sha256:6", &["opensandbox-snapshots:s"], &[&pulled], ""),
+                        image("sha256:7", &["opensandbox-templates/us:t"], &[&pulled], ""),
+                        image(
+                            "sha256:8",
+                            &["<none>:<none>"],
+                            &[&digest("docker.io/library/old")],
+                            ""
+                        ),
+                        image("sha256:9", &["gone:1"], &[&digest("gone")], ""),
+                    ]);
+                    (200, list.to_string())
+                }
+                ("GET", "/containers/json") => {
+                    (200, json!([{"Id": "c", "ImageID": "sha256:2"}]).to_string())
+                }
+                ("GET", "/images/sha256:1/json") => {
+                    let at = json!({"LastTagTime": "2031-05-01T10:00:00Z"});
+                    let tags = ["python:3.13", "other:1"];
+                    (
+                        200,
+                        json!({"Id": "sha256:1", "Metadata": at, "RepoTags": tags}).to_string(),
+                    )
+                }
+                ("GET", "/images/sha256:8/json") => {
+                    let at = json!({"LastTagTime": "0001-01-01T00:00:00Z"});
+                    (200, json!({"Id": "sha256:8", "Metadata": at}).to_string())
+                }
+                ("DELETE", "/images/other:1") => (409, json!({"message": "in use"}).to_string()),
+                ("DELETE", _) => (200, "[]".to_owned()),
+                ("POST", "/build/prune") => (200, json!({"SpaceReclaimed": 12}).to_string()),
+                _ => (404, json!({"message": "none"}).to_string()),
+            }
+        })
+        .await;
+        let runtime = engine.runtime();
+        let unused = runtime.list_unused().await.unwrap();
+        let ids: Vec<_> = unused.iter().map(|image| image.id.as_str()).collect();
+        assert_eq!(ids, ["sha256:1", "sha256:8"]);
+        let [python, old] = &unused[..] else {
+            panic!("{unused:?}");
+        };
+        assert_eq!(python.names[0], "python:3.13");
+        assert_eq!(
+            python.named_at,
+            WireTime::parse("2031-05-01T10:00:00Z").ok()
+        );
+        assert_eq!((old.named_at, old.bytes), (None, 7));
+        let digest = format!("old@sha256:{}", "0".repeat(64));
+        assert_eq!(old.names, [digest.as_str()]);
+        assert_eq!(
+            runtime.full_name(&format!("index.docker.io/library/{digest}")),
+            digest
+        );
+        assert!(
+            !runtime.remove_unused(python).await.unwrap(),
+            "a container got it since"
+        );
+        assert!(runtime.remove_unused(old).await.unwrap());
+        let removed: Vec<_> = engine.requests("DELETE /images/").into_iter().collect();
+        assert!(removed[2].contains("/images/sha256:8"), "{removed:?}");
+        let pruned = runtime.prune_build_cache(Duration::from_secs(3600)).await;
+        assert_eq!(pruned.unwrap(), 12);
+        let asked = engine.requests("POST /build/prune").concat();
+        assert!(asked.contains("3600s"), "{asked}");
+    }
+
+    #[test]
+    fn a_short_name_means_the_same_as_the_full_one() {
+        for (short, full) in [
+            ("python", "python:latest"),
+            ("docker.io/library/python:3", "python:3"),
+            ("index.docker.io/a/b", "a/b:latest"),
+            ("localhost:5000/a", "localhost:5000/a:latest"),
+            ("a:1@sha256:0", "a@sha256:0"),
+        ] {
+            assert_eq!(full_name(short), full);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The optional powers of the simulated back end.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
@@ -12,7 +12,7 @@ use super::{Faults, KIND, SimRuntime, State, now};
 use crate::{
     Capacity, Claim, Copying, Diagnostics, DiskSpace, HostCapacity, Images, Inspection, LocalImage,
     LogFollow, LogLine, LogLines, LogQuery, LogStream, LogText, Metering, Pausing, Phase, Pools,
-    RequestEnvironment, Role, RuntimeError, RuntimeEvent, Usage, WaitingSandbox,
+    RequestEnvironment, Role, RuntimeError, RuntimeEvent, UnusedImage, Usage, WaitingSandbox,
 };
 
 impl State {
@@ -187,6 +187,40 @@ impl Images for SimRuntime {
     async fn list_images(&self) -> Result<Vec<LocalImage>, RuntimeError> {
         self.available()?;
         Ok(self.locked().images.clone())
+    }
+
+    /// All images that no sandbox was created from can be pulled again.
+    async fn list_unused(&self) -> Result<Vec<UnusedImage>, RuntimeError> {
+        self.available()?;
+        let state = self.locked();
+        let groups = state.sandboxes.values();
+        let used: Vec<_> = groups
+            .map(|it| it.observed.origin.source.to_string())
+            .collect();
+        let images = state.images.iter();
+        let unused = images.filter(|image| !used.contains(&image.reference));
+        let unused = unused.map(|image| UnusedImage {
+            id: image.reference.clone(),
+            names: vec![image.reference.clone()],
+            bytes: image.bytes,
+            named_at: None,
+        });
+        Ok(unused.collect())
+    }
+
+    fn full_name(&self, reference: &str) -> String {
+        reference.to_owned()
+    }
+
+    async fn remove_unused(&self, image: &UnusedImage) -> Result<bool, RuntimeError> {
+        self.available()?;
+        self.locked().images.retain(|it| it.reference != image.id);
+        Ok(true)
+    }
+
+    async fn prune_build_cache(&self, _unused_for: Duration) -> Result<u64, RuntimeError> {
+        self.available()?;
+        Ok(0)
     }
 }
 

@@ -122,6 +122,18 @@ impl SandboxHistory for PostgresStore {
         rows.into_iter().map(entry).collect()
     }
 
+    async fn image_uses(&self) -> Result<Vec<(String, WireTime)>, StoreError> {
+        let query = sqlx::query_as(
+            "SELECT image, MAX(ended_at) FROM sandbox_history WHERE image <> '' GROUP BY image
+             ORDER BY image",
+        );
+        let rows: Vec<(String, i64)> = self.read_all("read when images were used", query).await?;
+        let uses = rows
+            .into_iter()
+            .filter_map(|(image, at)| Some((image, WireTime::from_unix_us(at)?)));
+        Ok(uses.collect())
+    }
+
     async fn count_history(&self, tenant: Option<&str>, most: u32) -> Result<u32, StoreError> {
         let query = match tenant {
             None => sqlx::query_as(

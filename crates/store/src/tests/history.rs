@@ -44,6 +44,36 @@ pub(super) async fn finishing_moves_a_sandbox_from_changes_to_history_once(stage
     assert_eq!(store.prune_history(at(10)).await.unwrap(), 1);
 }
 
+pub(super) async fn the_last_use_of_each_image_is_known(stage: Stage) {
+    let store = stage.open().await;
+    let at = |us| WireTime::from_unix_us(us).unwrap();
+    for (id, image, us) in [
+        ("a", "debian:12", 5),
+        ("b", "debian:12", 9),
+        ("c", "debian:12", 7),
+        ("d", "alpine:3", 6),
+        ("e", "", 8),
+    ] {
+        let entry = HistoryEntry {
+            id: id.into(),
+            image: image.to_owned(),
+            created_at: at(1),
+            ended_at: at(us),
+            outcome: Outcome::Deleted,
+            reason: "DELETED".into(),
+            message: String::new(),
+            stages: Vec::new(),
+            tenant: None,
+            spec: EndedSpec::default(),
+        };
+        store.finish(&entry).await.unwrap();
+    }
+    let uses = store.image_uses().await.unwrap();
+    let wanted = [("alpine:3", 6), ("debian:12", 9)];
+    let wanted = wanted.map(|(image, us)| (image.to_owned(), at(us)));
+    assert_eq!(uses, wanted);
+}
+
 pub(super) async fn a_busy_tenant_does_not_hide_the_history_of_another(stage: Stage) {
     let store = stage.open().await;
     let ended = |id: &str, us: i64, tenant: Option<&str>| HistoryEntry {

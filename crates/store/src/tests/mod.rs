@@ -175,6 +175,7 @@ on_every_database! {
     creates::a_key_is_claimed_once_until_it_is_freed_or_expires,
     creates::concurrent_claims_of_a_key_have_one_winner,
     history::finishing_moves_a_sandbox_from_changes_to_history_once,
+    history::the_last_use_of_each_image_is_known,
     history::a_busy_tenant_does_not_hide_the_history_of_another,
     history::any_text_can_be_stored_and_looked_up,
     history::pages_of_the_history_meet_every_entry_once,

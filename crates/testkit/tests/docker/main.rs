@@ -11,6 +11,7 @@ mod creates;
 mod diagnostics;
 mod engine;
 mod faults;
+mod images;
 mod isolation;
 mod pause;
 mod pools;

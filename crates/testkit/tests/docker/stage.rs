@@ -104,6 +104,14 @@ impl Stage {
     }
 
     async fn server_over(&self, tune: impl FnOnce(&mut DockerConfig), more: &str) -> TestServer {
+        let runtime = Arc::new(self.runtime(tune));
+        TestServer::over(runtime, self.folder.path(), more)
+            .await
+            .unwrap()
+    }
+
+    /// Connects to the engine as a server does, with other settings.
+    pub(super) fn runtime(&self, tune: impl FnOnce(&mut DockerConfig)) -> DockerRuntime {
         let timeout = 120;
         let mut config = DockerConfig {
             instance: self.instance.clone(),
@@ -135,10 +143,7 @@ impl Stage {
         tune(&mut config);
         let address = self.engine.address();
         let connect = move || Docker::connect_with_unix(&address, timeout, API_DEFAULT_VERSION);
-        let runtime = DockerRuntime::over(config, connect).unwrap();
-        TestServer::over(Arc::new(runtime), self.folder.path(), more)
-            .await
-            .unwrap()
+        DockerRuntime::over(config, connect).unwrap()
     }
 
     pub(super) fn store(&self) -> PathBuf {

@@ -166,6 +166,7 @@ steps!(SandboxHistory {
     fn finish(entry: &HistoryEntry) -> ();
     fn history(id: &SandboxId) -> Option<HistoryEntry>;
     fn recent_history(tenant: Option<&str>, skip: u32, limit: u32) -> Vec<HistoryEntry>;
+    fn image_uses() -> Vec<(String, WireTime)>;
     fn count_history(tenant: Option<&str>, most: u32) -> u32;
     fn prune_history(before: WireTime) -> u64;
 });

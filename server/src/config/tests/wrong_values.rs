@@ -106,6 +106,18 @@ fn wrong_values_name_their_key() {
             "a.toml: templates.max_context_bytes: must be 1 to 67108864",
         ),
         (
+            "[image_gc]\nunused_hours=0\n[runtime]\ntype='docker'",
+            "a.toml: image_gc.unused_hours: must be 1 to 8760",
+        ),
+        (
+            "[image_gc]\ndisk_percent=100\n[runtime]\ntype='docker'",
+            "a.toml: image_gc.disk_percent: must be 0 to 99",
+        ),
+        (
+            "[image_gc]\nkeep=['*']\n[runtime]\ntype='docker'",
+            "a.toml: image_gc.keep: must be names of images",
+        ),
+        (
             "[audit]\nretention_days=0\n[runtime]\ntype='docker'",
             "a.toml: audit.retention_days: must be 1 to 36500",
         ),

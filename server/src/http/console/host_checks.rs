@@ -24,11 +24,11 @@ fn of_disk(disk: DiskSpace) -> Check {
     let (state, advice) = match free {
         ..NONE_LEFT => (
             CheckState::Bad,
-            " Sandboxes fail and images cannot be pulled. Remove what is not used (docker system df, docker image prune), or enlarge the disk.",
+            " Sandboxes fail and images cannot be pulled. Remove what is not used (docker system df, docker image prune), have the server do so ([image_gc]), or enlarge the disk.",
         ),
         NONE_LEFT..LITTLE => (
             CheckState::Note,
-            " The next images may not fit. Remove those that are not used (docker image prune), or enlarge the disk.",
+            " The next images may not fit. Remove those that are not used (docker image prune), have the server do so ([image_gc]), or enlarge the disk.",
         ),
         _ => (CheckState::Good, ""),
     };

@@ -16,11 +16,12 @@ use std::{
 use osb_protocol::{SandboxId, WireTime};
 use osb_runtime::Observed;
 use osb_store::{MemberState, PoolMemberRow, PoolRow};
+use serde_json::Value;
 use tokio::{sync::Notify, time::Instant};
 use tracing::info;
 
 use self::{handles::WaitGuard, member::Member};
-use super::{failure::PoolFailure, record::ClaimRecord};
+use super::{failure::PoolFailure, record::ClaimRecord, template};
 
 pub(super) use {handles::Taken, schedule::Work};
 
@@ -181,6 +182,16 @@ impl Pools {
 
     pub(super) fn counts(&self, key: &Key) -> PoolCounts {
         self.locked().counts(key)
+    }
+
+    /// The images of all pools, as their templates name them.
+    pub(in crate::sandbox) fn images(&self) -> Vec<String> {
+        let state = self.locked();
+        let templates = state.pools.values();
+        let templates = templates.filter_map(|pool| serde_json::from_str(&pool.row.template).ok());
+        templates
+            .filter_map(|it: Value| template::image(&it))
+            .collect()
     }
 
     /// The counts of all pools.

@@ -37,6 +37,12 @@ pub(super) fn digest(text: &str) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// The image that a template names.
+pub(super) fn image(template: &Value) -> Option<String> {
+    let image = template.pointer("/spec/containers/0/image")?;
+    image.as_str().map(str::to_owned)
+}
+
 /// The body of a request to create for a template.
 ///
 /// # Errors
