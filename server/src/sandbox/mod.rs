@@ -91,6 +91,7 @@ pub use error::{Error, VolumeFault};
 pub use explanation::explain;
 pub use facts::{Facts, StageAt};
 pub use image_gc::ImageGcLimits;
+pub use images::ImageUse;
 pub use list::{ListQuery, Page};
 pub use once::IdempotencyKey;
 pub use pool_error::PoolError;

@@ -179,8 +179,15 @@ async fn claim_from_a_pool(server: &TestServer) {
     });
     let (status, made) = answer(server.request(Method::POST, "/v1/pools").json(&pool)).await;
     assert_eq!(status, StatusCode::CREATED, "{made}");
-    let status = async || answer(server.request(Method::GET, "/v1/pools/walled")).await.1;
-    wait_until("a full pool", status, |pool| pool["status"]["available"] == 1).await;
+    let status = async || {
+        answer(server.request(Method::GET, "/v1/pools/walled"))
+            .await
+            .1
+    };
+    wait_until("a full pool", status, |pool| {
+        pool["status"]["available"] == 1
+    })
+    .await;
     let claim = json!({
         "extensions": {"poolRef": "walled"}, "timeout": 600,
         "entrypoint": ["sh", "-c", "dmesg; sleep 600"],

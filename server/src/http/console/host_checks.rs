@@ -3,6 +3,8 @@
 use osb_app::view::{Check, CheckState};
 use osb_runtime::{DiskSpace, HostCapacity};
 
+use crate::sandbox::ImageUse;
+
 const GIB: u64 = 1 << 30;
 /// Free space below which the next image or sandbox may not fit.
 const LITTLE: u64 = 5 * GIB;
@@ -40,6 +42,36 @@ fn of_disk(disk: DiskSpace) -> Check {
             size(total)
         ),
         state,
+    }
+}
+
+/// Says what images take, and what of that could be freed.
+pub(super) fn of_images(images: ImageUse) -> Check {
+    let ImageUse {
+        count,
+        bytes,
+        unused,
+        unused_bytes,
+        is_collected,
+    } = images;
+    let then = match (unused, is_collected) {
+        (0, _) => "All of them are in use, or were made on the host.".to_owned(),
+        (_, true) => format!(
+            "Nothing uses {unused} of them, with {}: the server removes those that were not used for long ([image_gc]).",
+            size(unused_bytes)
+        ),
+        (_, false) => format!(
+            "Nothing uses {unused} of them, with {}, which could be pulled again: [image_gc] removes such images.",
+            size(unused_bytes)
+        ),
+    };
+    let sizes = size(bytes);
+    Check {
+        name: "Images".to_owned(),
+        text: format!(
+            "{count} on the engine take up to {sizes}; layers that several have count for each. {then}"
+        ),
+        state: CheckState::Good,
     }
 }
 
@@ -113,5 +145,23 @@ mod tests {
         );
         assert!(full[1].text.contains("100 s behind"), "{}", full[1].text);
         assert!(of_host(&HostCapacity::default(), 0).is_empty());
+    }
+
+    #[test]
+    fn images_that_nothing_uses_are_named_with_what_removes_them() {
+        let text = |unused: usize, is_collected: bool| {
+            let images = ImageUse {
+                count: 5,
+                bytes: 3 << 30,
+                unused,
+                unused_bytes: 1 << 30,
+                is_collected,
+            };
+            of_images(images).text
+        };
+        assert!(text(0, false).ends_with("made on the host."));
+        assert!(text(2, false).contains("Nothing uses 2 of them, with 1 GiB, which could"));
+        assert!(text(2, true).ends_with("not used for long ([image_gc])."));
+        assert!(text(2, true).starts_with("5 on the engine take up to 3 GiB;"));
     }
 }

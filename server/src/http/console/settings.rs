@@ -17,7 +17,11 @@ use osb_runtime::HostCapacity;
 use osb_service::ErrorChain;
 
 use super::{
-    ConsoleState, host_checks::of_host, installation::SharedInstallation, memory::Memory, overview,
+    ConsoleState,
+    host_checks::{of_host, of_images},
+    installation::SharedInstallation,
+    memory::Memory,
+    overview,
 };
 use crate::{
     identity::Principal,
@@ -65,6 +69,9 @@ impl Settings {
         let now_ms = jiff::Timestamp::now().as_millisecond();
         let mut checks = self.checks().await;
         checks.extend(host.iter().flat_map(|host| of_host(host, now_ms)));
+        if role == Role::ServiceAdmin {
+            checks.extend(self.service.image_use().await.map(of_images));
+        }
         SettingsView {
             checks,
             operator: match role {
