@@ -262,6 +262,8 @@ test("waits for a create, a resume and an end, and says so", async ({ page, api 
   const card = page.locator(".not-running");
   await expect(card).toContainText("The sandbox is paused");
   await page.reload();
+  // Before that, the button is one of a form, which leads to another page.
+  await hydrated(page);
   await expect(card).toContainText("The sandbox is paused");
   await expect(page.locator(".terminal-card")).toHaveCount(0);
   await card.getByRole("button", { name: "Resume" }).focus();
