@@ -1,7 +1,7 @@
 // The terminal: a real shell that outlives the page that shows it.
 
 import type { Page } from "@playwright/test";
-import { expect, logIn, screen, test, type } from "./console";
+import { expect, hydrated, logIn, screen, test, type } from "./console";
 
 test("types, resizes, survives a reload and asks before a takeover", async ({
   page,
