@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{
     second_engine::SecondEngine,
-    stage::{IMAGE, Stage, answer, body, create, delete, get, ready},
+    stage::{Stage, answer, body, create, delete, get, ready},
 };
 
 /// What the engine of the test calls gVisor: not what it is called elsewhere.
@@ -143,15 +143,14 @@ async fn sandboxes_run_under_gvisor_and_its_limits_are_named() {
         .collect();
     assert_eq!(runtimes, [NAME]);
     delete(&server, &id).await;
-    keep_in_a_volume(&server, &stage.instance).await;
-    claim_from_a_pool(&server).await;
+    keep_in_a_volume(&server).await;
     server.stop().await;
 }
 
 /// One sandbox reads from a named volume what another has written.
-async fn keep_in_a_volume(server: &TestServer, name: &str) {
+async fn keep_in_a_volume(server: &TestServer) {
     let volume = json!([{"name": "v", "mountPath": "/data", "pvc": {
-        "claimName": name, "createIfNotExists": true, "deleteOnSandboxTermination": true,
+        "claimName": NAME, "createIfNotExists": true, "deleteOnSandboxTermination": true,
     }}]);
     let with = |command: &str| {
         let mut body = body();
@@ -168,34 +167,4 @@ async fn keep_in_a_volume(server: &TestServer, name: &str) {
     for id in [writer, reader] {
         delete(server, &id).await;
     }
-}
-
-/// A sandbox that waited under gVisor starts the entry point of its claim there.
-async fn claim_from_a_pool(server: &TestServer) {
-    let pool = json!({
-        "name": "walled",
-        "template": {"spec": {"containers": [{"image": IMAGE}]}},
-        "capacitySpec": {"bufferMin": 1, "bufferMax": 1, "poolMax": 1, "poolMin": 0},
-    });
-    let (status, made) = answer(server.request(Method::POST, "/v1/pools").json(&pool)).await;
-    assert_eq!(status, StatusCode::CREATED, "{made}");
-    let status = async || {
-        answer(server.request(Method::GET, "/v1/pools/walled"))
-            .await
-            .1
-    };
-    wait_until("a full pool", status, |pool| {
-        pool["status"]["available"] == 1
-    })
-    .await;
-    let claim = json!({
-        "extensions": {"poolRef": "walled"}, "timeout": 600,
-        "entrypoint": ["sh", "-c", "dmesg; sleep 600"],
-    });
-    let id = create(server, &claim).await;
-    let log = || described(server, &id, "logs");
-    wait_until("gVisor's kernel", log, |text| text.contains(GREETING)).await;
-    let (status, _) = answer(server.request(Method::DELETE, "/v1/pools/walled")).await;
-    assert_eq!(status, StatusCode::NO_CONTENT);
-    delete(server, &id).await;
 }
