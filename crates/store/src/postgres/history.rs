@@ -127,10 +127,9 @@ impl SandboxHistory for PostgresStore {
             "SELECT image, MAX(ended_at) FROM sandbox_history WHERE image <> '' GROUP BY image
              ORDER BY image",
         );
-        let rows: Vec<(String, i64)> = self.read_all("read when images were used", query).await?;
-        let uses = rows
-            .into_iter()
-            .filter_map(|(image, at)| Some((image, WireTime::from_unix_us(at)?)));
+        let rows: Vec<(String, Moment)> =
+            self.read_all("read when images were used", query).await?;
+        let uses = rows.into_iter().map(|(image, Moment(at))| (image, at));
         Ok(uses.collect())
     }
 
