@@ -47,8 +47,8 @@ pub use log_lines::{LogFollow, LogLine, LogLines, LogStream};
 pub use observed::{Address, Foreign, Observed, Phase, Ports, Status};
 pub use origin::{Expiry, Origin, Source, new_id, new_token};
 pub use power::{
-    BuildLog, Claim, Context, Pausing, Pools, Recipe, Snapshots, StoredSnapshot, StoredTemplate,
-    Templates, WaitingSandbox,
+    BuildLog, Claim, ClaimMark, Context, Pausing, Pools, Recipe, Snapshots, StoredSnapshot,
+    StoredTemplate, Templates, WaitingSandbox,
 };
 pub use prepared::{Prepared, WarmSidecars};
 pub use pull_fault::PullFault;

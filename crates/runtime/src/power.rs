@@ -215,10 +215,22 @@ pub trait Pools: Send + Sync {
     /// [`RuntimeError::ExecdSilent`] or [`RuntimeError::Start`] if it cannot be asked.
     async fn is_waiting(&self, sandbox: WaitingSandbox<'_>) -> Result<bool, RuntimeError>;
 
-    /// Whether a claim has left its mark in a sandbox, which may have ended, be frozen or not answer.
-    /// There is none in a sandbox that the runtime does not have, or whose user may not write it.
+    /// Whether a claim has left its mark in a sandbox, which may have ended, be frozen or not answer. There
+    /// is none in a sandbox that the runtime does not have.
     ///
     /// # Errors
-    /// When the runtime cannot tell.
-    async fn was_claimed(&self, id: &SandboxId) -> Result<bool, RuntimeError>;
+    /// When the runtime does not answer.
+    async fn claim_mark(&self, id: &SandboxId) -> Result<ClaimMark, RuntimeError>;
+}
+
+/// What a look for the mark of a claim has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimMark {
+    /// The sandbox was given to a client.
+    Present,
+    /// It was not.
+    Absent,
+    /// There may have been a claim all the same: the sandbox could not write a mark, or it cannot be seen
+    /// from outside.
+    Unknown,
 }

@@ -52,9 +52,15 @@ impl ImageGcSection {
         })
     }
 
-    pub(super) fn check(&self, file: &Path) -> Result<(), ConfigError> {
+    pub(super) fn check(&self, file: &Path, history_hours: u32) -> Result<(), ConfigError> {
         if !(1..=HOURS_MAX).contains(&self.unused_hours) {
             let rule = format!("must be 1 to {HOURS_MAX}");
+            return Err(ConfigError::rule(file, "image_gc.unused_hours", rule));
+        }
+        if self.enabled && self.unused_hours > u64::from(history_hours) {
+            let rule = format!(
+                "must be at most history.retention_hours, which is {history_hours}: what ended earlier is not known"
+            );
             return Err(ConfigError::rule(file, "image_gc.unused_hours", rule));
         }
         if self.disk_percent > PERCENT_MAX {

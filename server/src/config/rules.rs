@@ -139,7 +139,9 @@ pub(super) fn check(config: &Config, file: &Path) -> Result<(), ConfigError> {
     config.audit.check(file)?;
     config.pools.check(file)?;
     config.templates.check(file)?;
-    config.image_gc.check(file)?;
+    config
+        .image_gc
+        .check(file, config.history.retention_hours)?;
     config.webhooks_delivery.check(&config.webhooks, file)?;
     store(config, file)?;
     config.renew_intent.check(file)?;

@@ -101,10 +101,13 @@ impl Service {
         let mut images = runtime.list_unused().await?;
         let state = &self.inner.unused_images;
         state.retain(&mut images, Instant::now(), limits.unused);
-        let kept = self.kept_images(runtime, limits);
-        images.retain(|image| !image.names.iter().any(|name| kept.contains(name)));
         let due = self.due_images(runtime, limits, images).await?;
         for image in due {
+            // A create may have begun to use it, or a pool to name it.
+            let kept = self.kept_images(runtime, limits);
+            if image.names.iter().any(|name| kept.contains(name)) {
+                continue;
+            }
             if !self.is_disk_full(limits.disk_percent).await {
                 return Ok(());
             }
@@ -129,9 +132,12 @@ impl Service {
             }
         }
         if limits.build_cache && self.is_disk_full(limits.disk_percent).await {
-            let bytes = runtime.prune_build_cache(limits.unused).await?;
-            if bytes > 0 {
-                info!(bytes, "removed what builds have kept and not used");
+            match runtime.prune_build_cache(limits.unused).await {
+                Ok(0) => {}
+                Ok(bytes) => info!(bytes, "removed what builds have kept and not used"),
+                Err(error) => {
+                    warn!(error = %ErrorChain(&error), "what builds have kept is not removed, will retry");
+                }
             }
         }
         Ok(())

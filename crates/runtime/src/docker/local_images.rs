@@ -7,20 +7,25 @@ use std::{
 
 use async_trait::async_trait;
 use bollard::{
+    errors::Error,
     models::ImageSummary,
     query_parameters::{ListContainersOptionsBuilder, ListImagesOptions, PruneBuildOptionsBuilder},
 };
 use osb_protocol::WireTime;
+use tokio::time::timeout;
+use tracing::warn;
 
 use super::{
     DockerRuntime,
     engine::bounded,
     error,
-    image::{full_name, is_snapshot, is_template},
+    image::{full_name, is_snapshot, is_template, split_reference},
     labels,
 };
 use crate::{Images, LocalImage, RuntimeError, UnusedImage};
 
+/// Longest time that the removal of the cache of builds may take.
+const PRUNE: Duration = Duration::from_secs(1800);
 /// The engine's name of an image that has none.
 const NAMELESS: &str = "<none>:<none>";
 
@@ -57,7 +62,15 @@ impl Images for DockerRuntime {
             let named_at = match bounded(docker, docker.inspect_image(&image.id)).await {
                 Ok(inspected) => inspected.metadata.and_then(|it| it.last_tag_time),
                 Err(error) if error::is_missing(&error) => continue,
-                Err(error) => return Err(error::other("inspect an image", &error)),
+                Err(error) => {
+                    if let Some(unavailable) = error::unavailable(&error) {
+                        return Err(unavailable);
+                    }
+                    // The others can be removed all the same.
+                    let reason = error::reason(&error);
+                    warn!(image = image.id, reason, "an image cannot be inspected");
+                    continue;
+                }
             };
             // The engine has the year 1 for "never".
             let named_at = named_at.and_then(|at| WireTime::parse(&at.to_string()).ok());
@@ -85,8 +98,14 @@ impl Images for DockerRuntime {
         };
         // By its id, the engine refuses one with several names.
         let mut names = inspected.repo_tags.unwrap_or_default();
+        names.retain(|name| !name.starts_with("<none>"));
         if names.is_empty() {
-            names.push(image.id.clone());
+            names = inspected.repo_digests.unwrap_or_default();
+        }
+        // It may have got another name since, such as that of a template.
+        let is_known = |name: &String| image.names.contains(&full_name(name));
+        if names.is_empty() || !names.iter().all(is_known) {
+            return Ok(false);
         }
         for name in names {
             if self.remove_image(&name, OP).await?.is_some() {
@@ -103,7 +122,8 @@ impl Images for DockerRuntime {
         let options = PruneBuildOptionsBuilder::default()
             .filters(&filters)
             .build();
-        let pruned = docker.prune_build(Some(options)).await;
+        let pruned = timeout(PRUNE, docker.prune_build(Some(options))).await;
+        let pruned = pruned.unwrap_or(Err(Error::RequestTimeoutError));
         let pruned = pruned.map_err(|error| error::other("remove the cache of builds", &error))?;
         let bytes = pruned.space_reclaimed.unwrap_or_default();
         Ok(u64::try_from(bytes).unwrap_or_default())
@@ -117,18 +137,24 @@ fn names(image: &ImageSummary) -> impl Iterator<Item = &str> {
     names.filter(|name| !name.starts_with("<none>"))
 }
 
-/// Whether a registry has an image, and nothing but sandboxes needs it.
+/// Whether a registry has an image under each of its names, and it is none of this project.
 fn is_pulled(image: &ImageSummary) -> bool {
     let is_own = image
         .labels
         .get(labels::VENDOR)
         .is_some_and(|it| it == labels::VENDOR_NAME);
-    let mut digests = image
-        .repo_digests
-        .iter()
-        .filter(|it| !it.starts_with("<none>"));
-    let has_digest = digests.next().is_some();
-    has_digest && !is_own && !names(image).any(|name| is_snapshot(name) || is_template(name))
+    let digests = image.repo_digests.iter();
+    let repositories: HashSet<&str> = digests
+        .filter_map(|digest| Some(digest.split_once('@')?.0))
+        .filter(|repository| *repository != "<none>")
+        .collect();
+    // One that was tagged on this host is in no registry.
+    let is_in_registry =
+        |tag: &String| tag == NAMELESS || repositories.contains(split_reference(tag).0);
+    !repositories.is_empty()
+        && image.repo_tags.iter().all(is_in_registry)
+        && !is_own
+        && !names(image).any(|name| is_snapshot(name) || is_template(name))
 }
 
 /// The image under each of its names.
@@ -215,6 +241,13 @@ mod tests {
                             ""
                         ),
                         image("sha256:9", &["gone:1"], &[&digest("gone")], ""),
+                        image("sha256:a", &["broken:1"], &[&digest("broken")], ""),
+                        image(
+                            "sha256:b",
+                            &["python:3.12", "mine:1"],
+                            &[&digest("python")],
+                            ""
+                        ),
                     ]);
                     (200, list.to_string())
                 }
@@ -223,7 +256,7 @@ mod tests {
                 }
                 ("GET", "/images/sha256:1/json") => {
                     let at = json!({"LastTagTime": "2031-05-01T10:00:00Z"});
-                    let tags = ["python:3.13", "other:1"];
+                    let tags = ["python:3.13"];
                     (
                         200,
                         json!({"Id": "sha256:1", "Metadata": at, "RepoTags": tags}).to_string(),
@@ -231,9 +264,14 @@ mod tests {
                 }
                 ("GET", "/images/sha256:8/json") => {
                     let at = json!({"LastTagTime": "0001-01-01T00:00:00Z"});
-                    (200, json!({"Id": "sha256:8", "Metadata": at}).to_string())
+                    let old = format!("docker.io/library/old@sha256:{}", "0".repeat(64));
+                    let found = json!({"Id": "sha256:8", "Metadata": at, "RepoDigests": [old]});
+                    (200, found.to_string())
                 }
-                ("DELETE", "/images/other:1") => (409, json!({"message": "in use"}).to_string()),
+                ("GET", "/images/sha256:a/json") => (500, json!({"message": "broken"}).to_string()),
+                ("DELETE", "/images/python:3.13") => {
+                    (409, json!({"message": "in use"}).to_string())
+                }
                 ("DELETE", _) => (200, "[]".to_owned()),
                 ("POST", "/build/prune") => (200, json!({"SpaceReclaimed": 12}).to_string()),
                 _ => (404, json!({"message": "none"}).to_string()),
@@ -264,8 +302,16 @@ mod tests {
             "a container got it since"
         );
         assert!(runtime.remove_unused(old).await.unwrap());
-        let removed: Vec<_> = engine.requests("DELETE /images/").into_iter().collect();
-        assert!(removed[2].contains("/images/sha256:8"), "{removed:?}");
+        let removed = engine.requests("DELETE /images/");
+        assert_eq!(removed.len(), 2, "{removed:?}");
+        assert!(removed[1].contains("library/old@sha256"), "{removed:?}");
+        // It has become that of a template since.
+        let renamed = UnusedImage {
+            names: vec!["other:1".to_owned()],
+            ..python.clone()
+        };
+        assert!(!runtime.remove_unused(&renamed).await.unwrap());
+        assert_eq!(engine.requests("DELETE /images/").len(), 2);
         let pruned = runtime.prune_build_cache(Duration::from_secs(3600)).await;
         assert_eq!(pruned.unwrap(), 12);
         let asked = engine.requests("POST /build/prune").concat();

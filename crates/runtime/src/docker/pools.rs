@@ -7,12 +7,15 @@
 use std::{io::Read, time::Duration};
 
 use async_trait::async_trait;
-use bollard::query_parameters::DownloadFromContainerOptionsBuilder;
+use bollard::{
+    models::ContainerInspectResponse, query_parameters::DownloadFromContainerOptionsBuilder,
+};
 use futures::{StreamExt, TryStreamExt};
 use osb_protocol::SandboxId;
 use secrecy::ExposeSecret;
 use serde_json::json;
 use tokio::time::timeout;
+use tracing::warn;
 
 use super::{
     DockerRuntime, KIND,
@@ -21,7 +24,7 @@ use super::{
     error,
     exchange::{Answer, Exchange},
 };
-use crate::{Claim, Pools, RuntimeError, SERVER_VARIABLES, WaitingSandbox};
+use crate::{Claim, ClaimMark, Pools, RuntimeError, SERVER_VARIABLES, SecureKind, WaitingSandbox};
 
 /// Longest wait for an answer. The start of an entry point takes some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -107,12 +110,21 @@ impl Pools for DockerRuntime {
         Ok(answer.status == 503 && !answer.body.contains(r#""error""#))
     }
 
-    async fn was_claimed(&self, id: &SandboxId) -> Result<bool, RuntimeError> {
+    async fn claim_mark(&self, id: &SandboxId) -> Result<ClaimMark, RuntimeError> {
         let docker = self.docker()?;
-        let container = match self.main_container(id).await {
-            Ok(container) => container,
-            Err(RuntimeError::NotFound(_)) => return Ok(false),
+        let inspected = async {
+            let container = self.main_container(id).await?;
+            let inspected = self.inspect(&container).await?;
+            Ok::<_, RuntimeError>((container, inspected))
+        };
+        let (container, inspected) = match inspected.await {
+            Ok(found) => found,
+            Err(RuntimeError::NotFound(_)) => return Ok(ClaimMark::Absent),
             Err(error) => return Err(error),
+        };
+        let unmarked = match self.leaves_marks(&inspected) {
+            true => ClaimMark::Absent,
+            false => ClaimMark::Unknown,
         };
         let options = DownloadFromContainerOptionsBuilder::default()
             .path(CLAIM_MARK)
@@ -120,10 +132,32 @@ impl Pools for DockerRuntime {
         let pieces = docker.download_from_container(&container, Some(options));
         let pieces = pieces.take(PIECES).try_collect::<Vec<_>>();
         match bounded(docker, pieces).await.map(|it| it.concat()) {
-            Ok(archive) => Ok(is_mark_of(&archive, id)),
-            Err(error) if error::is_missing(&error) => Ok(false),
-            Err(error) => Err(error::other("read the mark of a claim", &error)),
+            Ok(archive) if is_mark_of(&archive, id) => Ok(ClaimMark::Present),
+            Ok(_) => Ok(unmarked),
+            Err(error) if error::is_missing(&error) => Ok(unmarked),
+            Err(error) => match error::unavailable(&error) {
+                Some(error) => Err(error),
+                None => {
+                    let reason = error::reason(&error);
+                    warn!(sandbox = %id, reason, "whether it was claimed cannot be seen");
+                    Ok(ClaimMark::Unknown)
+                }
+            },
         }
+    }
+}
+
+impl DockerRuntime {
+    /// Whether each claim of a sandbox leaves a mark that the engine sees. Users other than root may not
+    /// write it, and gVisor may keep what is written in a file of its own.
+    fn leaves_marks(&self, container: &ContainerInspectResponse) -> bool {
+        let user = container.config.as_ref().and_then(|it| it.user.as_deref());
+        let user = user.unwrap_or_default();
+        let user = user.split_once(':').map_or(user, |(user, _)| user);
+        let host = container.host_config.as_ref();
+        let runtime = host.and_then(|host| host.runtime.as_deref());
+        let secure = runtime.and_then(|name| self.secure_runtime_named(name));
+        matches!(user, "" | "0" | "root") && secure != Some(SecureKind::Gvisor)
     }
 }
 

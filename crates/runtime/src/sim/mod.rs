@@ -65,6 +65,10 @@ pub struct Faults {
     pub claim_fails: Option<String>,
     /// Whether claims get no answer.
     pub claim_unanswered: bool,
+    /// execd was started again, and has forgotten its claim.
+    pub claims_forgotten: bool,
+    /// Marks of claims cannot be seen.
+    pub claim_marks_unknown: bool,
     /// Captures wait for this before they take effect.
     pub capture_gate: Option<Arc<Notify>>,
     /// Captures fail with this.

@@ -10,9 +10,10 @@ use tokio::sync::mpsc;
 
 use super::{Faults, KIND, SimRuntime, State, now};
 use crate::{
-    Capacity, Claim, Copying, Diagnostics, DiskSpace, HostCapacity, Images, Inspection, LocalImage,
-    LogFollow, LogLine, LogLines, LogQuery, LogStream, LogText, Metering, Pausing, Phase, Pools,
-    RequestEnvironment, Role, RuntimeError, RuntimeEvent, UnusedImage, Usage, WaitingSandbox,
+    Capacity, Claim, ClaimMark, Copying, Diagnostics, DiskSpace, HostCapacity, Images, Inspection,
+    LocalImage, LogFollow, LogLine, LogLines, LogQuery, LogStream, LogText, Metering, Pausing,
+    Phase, Pools, RequestEnvironment, Role, RuntimeError, RuntimeEvent, UnusedImage, Usage,
+    WaitingSandbox,
 };
 
 impl State {
@@ -416,12 +417,16 @@ impl Pools for SimRuntime {
                 reason: "no answer within 10 s".to_owned(),
             });
         }
-        Ok(!state.claims.contains_key(id))
+        Ok(faults.claims_forgotten || !state.claims.contains_key(id))
     }
 
-    async fn was_claimed(&self, id: &SandboxId) -> Result<bool, RuntimeError> {
-        self.available()?;
-        Ok(self.locked().claims.contains_key(id))
+    async fn claim_mark(&self, id: &SandboxId) -> Result<ClaimMark, RuntimeError> {
+        let faults = self.available()?;
+        Ok(match self.locked().claims.contains_key(id) {
+            _ if faults.claim_marks_unknown => ClaimMark::Unknown,
+            true => ClaimMark::Present,
+            false => ClaimMark::Absent,
+        })
     }
 }
 

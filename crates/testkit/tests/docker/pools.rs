@@ -145,7 +145,7 @@ async fn a_claim_leaves_a_mark_that_a_lost_store_finds() {
     ready(&server).await;
     add(&server, &pool(NAME, 4)).await;
     let mut used = Vec::new();
-    for _ in 0..2 {
+    for _ in 0..3 {
         until_full(&server, NAME).await;
         used.push(create(&server, &claim(NAME)).await);
     }
@@ -158,20 +158,21 @@ async fn a_claim_leaves_a_mark_that_a_lost_store_finds() {
         // Only the first is always there.
         let _ = fs::remove_file(file);
     }
-    let (ended, frozen) = (container(&used[0]), container(&used[1]));
-    let of_clients = [ended.clone(), frozen.clone()];
+    let of_clients = [0, 1, 2].map(|at| container(&used[at]));
+    let [ended, frozen, restarted] = &of_clients;
     let waiting: Vec<_> = containers_with(LABEL)
         .into_iter()
         .filter(|it| !of_clients.contains(it))
         .collect();
     assert_eq!(waiting.len(), 1);
-    docker(&["kill", &ended]);
-    docker(&["pause", &frozen]);
+    docker(&["kill", ended]);
+    docker(&["pause", frozen]);
+    docker(&["restart", "--time", "1", restarted]);
     docker(&["kill", &waiting[0]]);
 
     let server = stage.server().await;
     ready(&server).await;
-    for (id, state) in used.iter().zip(["Failed", "Paused"]) {
+    for (id, state) in used.iter().zip(["Failed", "Paused", "Running"]) {
         let shown = async || get(&server, id).await;
         let is_kept = |(status, shown): &(StatusCode, Value)| {
             *status == StatusCode::OK && shown["status"]["state"] == state
@@ -181,7 +182,7 @@ async fn a_claim_leaves_a_mark_that_a_lost_store_finds() {
     let left = async || containers_with(LABEL);
     let are_clients = |left: &Vec<String>| left.iter().all(|it| of_clients.contains(it));
     let left = wait_until("the one that waited to go", left, are_clients).await;
-    assert_eq!(left.len(), 2);
+    assert_eq!(left.len(), 3);
     for id in &used {
         delete(&server, id).await;
     }

@@ -11,9 +11,9 @@ use std::{
 use async_trait::async_trait;
 use osb_protocol::{FeatureSet, SandboxId, WireTime};
 use osb_runtime::{
-    Address, Amendment, Claim, CreateSpec, Foreign, KeptBy, Metering, NoRoute, Observed, Pausing,
-    Pools, Progress, Reach, Runtime, RuntimeError, RuntimeEvent, Snapshots, Stage, StoredSnapshot,
-    Viewpoint, WaitingSandbox, WarmSidecars, sim::SimRuntime,
+    Address, Amendment, Claim, ClaimMark, CreateSpec, Foreign, KeptBy, Metering, NoRoute, Observed,
+    Pausing, Pools, Progress, Reach, Runtime, RuntimeError, RuntimeEvent, Snapshots, Stage,
+    StoredSnapshot, Viewpoint, WaitingSandbox, WarmSidecars, sim::SimRuntime,
 };
 use osb_service::Supervisor;
 use tokio::sync::mpsc;
@@ -180,7 +180,7 @@ impl Pools for KilledRuntime {
         self.inner.is_waiting(sandbox).await
     }
 
-    async fn was_claimed(&self, id: &SandboxId) -> Result<bool, RuntimeError> {
-        self.inner.was_claimed(id).await
+    async fn claim_mark(&self, id: &SandboxId) -> Result<ClaimMark, RuntimeError> {
+        self.inner.claim_mark(id).await
     }
 }

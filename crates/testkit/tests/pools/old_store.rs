@@ -28,6 +28,12 @@ async fn an_old_store_removes_no_used_sandbox_that_has_ended() {
 }
 
 #[tokio::test]
+async fn an_old_store_removes_no_used_sandbox_that_was_started_again() {
+    keep_used_one(MemberState::Ready, Meanwhile::Restart).await;
+    keep_used_one(MemberState::Warming, Meanwhile::Restart).await;
+}
+
+#[tokio::test]
 async fn an_old_store_hides_no_used_sandbox_that_is_paused() {
     keep_used_one(MemberState::Ready, Meanwhile::Pause).await;
 }
@@ -42,6 +48,48 @@ async fn an_old_store_removes_no_used_sandbox_whose_pool_has_another_template() 
     keep_used_one(MemberState::Ready, Meanwhile::Replace).await;
 }
 
+#[tokio::test]
+async fn an_old_store_that_has_a_removal_removes_no_used_sandbox() {
+    keep_used_one(MemberState::Draining, Meanwhile::Nothing).await;
+}
+
+#[tokio::test]
+async fn a_frozen_sandbox_whose_mark_cannot_be_seen_is_asked_when_it_is_thawed() {
+    let (server, sim, folder) = filled([1, 1, 4]).await;
+    let used = created(&server, &claim()).await;
+    server.stop().await;
+    drop(server);
+    let location = store_in(folder.path()).await.unwrap();
+    let store = osb_store::open(&location).await.unwrap();
+    let members = store.all_members().await.unwrap();
+    let row = members.into_iter().find(|row| row.id == used).unwrap();
+    store
+        .remove_member(&used, MemberState::Claimed)
+        .await
+        .unwrap();
+    let row = PoolMemberRow {
+        state: MemberState::Ready,
+        claim: None,
+        ..row
+    };
+    store.add_member(&row).await.unwrap();
+    store.close().await;
+    drop(store);
+    sim.pausing().unwrap().pause(&used).await.unwrap();
+    sim.set_faults(Faults {
+        claim_marks_unknown: true,
+        ..Faults::default()
+    });
+    let server = over(&sim, folder.path(), "").await;
+    until_available(&server, "p", 1).await;
+    assert_eq!(get(&server, &used).await.0, 404, "it may wait");
+    assert!(sim.sandboxes().contains(&used));
+    sim.pausing().unwrap().resume(&used).await.unwrap();
+    let kept = async || get(&server, &used).await.0;
+    wait_until("the used one", kept, |status| *status == 200).await;
+    server.stop().await;
+}
+
 /// What happens to the sandboxes while the old store is restored, or just after.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Meanwhile {
@@ -50,6 +98,8 @@ enum Meanwhile {
     End,
     /// They are frozen.
     Pause,
+    /// Their containers are started again, so that execd remembers no claim.
+    Restart,
     /// Their execd does not answer.
     Silence,
     /// Their pool gets another template before they are asked.
@@ -92,15 +142,14 @@ async fn keep_used_one(state: MemberState, meanwhile: Meanwhile) {
         match meanwhile {
             Meanwhile::End => sim.exit(id, 0).await,
             Meanwhile::Pause => drop(sim.pausing().unwrap().pause(id).await.unwrap()),
-            Meanwhile::Nothing | Meanwhile::Silence | Meanwhile::Replace => {}
+            Meanwhile::Nothing | Meanwhile::Restart | Meanwhile::Silence | Meanwhile::Replace => {}
         }
     }
-    if meanwhile == Meanwhile::Silence {
-        sim.set_faults(Faults {
-            claim_unanswered: true,
-            ..Faults::default()
-        });
-    }
+    sim.set_faults(Faults {
+        claim_unanswered: meanwhile == Meanwhile::Silence,
+        claims_forgotten: meanwhile == Meanwhile::Restart,
+        ..Faults::default()
+    });
     if meanwhile == Meanwhile::Replace {
         sim.go_down("restarts").await;
     }

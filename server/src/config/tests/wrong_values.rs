@@ -110,6 +110,10 @@ fn wrong_values_name_their_key() {
             "a.toml: image_gc.unused_hours: must be 1 to 8760",
         ),
         (
+            "[image_gc]\nenabled=true\nunused_hours=200\n[runtime]\ntype='docker'",
+            "a.toml: image_gc.unused_hours: must be at most history.retention_hours, which is 168",
+        ),
+        (
             "[image_gc]\ndisk_percent=100\n[runtime]\ntype='docker'",
             "a.toml: image_gc.disk_percent: must be 0 to 99",
         ),

@@ -29,7 +29,7 @@ use crate::sandbox::Service;
     responses(
         (status = 201, description = "It is added", body = PoolResponse),
         (status = 401, description = "The API key is missing or wrong", body = ErrorBody),
-        (status = 403, description = "The role does not allow it", body = ErrorBody),
+        (status = 403, description = "The role does not allow it, or the tenant has as many pools as it may have", body = ErrorBody),
         (status = 409, description = "There is a pool of this name", body = ErrorBody),
         (status = 422, description = "A member is missing, wrong, or not available here", body = ErrorBody),
         (status = 501, description = "The runtime has no pools", body = ErrorBody),

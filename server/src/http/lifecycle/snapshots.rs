@@ -33,7 +33,7 @@ use crate::sandbox::{
             ("Location" = String, description = "Path of the snapshot"),
         )),
         (status = 401, description = "The API key is missing or wrong", body = ErrorBody),
-        (status = 403, description = "The role does not allow it, or a quota for disk is used up", body = ErrorBody),
+        (status = 403, description = "The role does not allow it, a quota for disk is used up, or the tenant has as many snapshots as it may have", body = ErrorBody),
         (status = 404, description = "No such sandbox", body = ErrorBody),
         (status = 409, description = "It does not run, or several snapshots of it are being taken", body = ErrorBody),
         (status = 422, description = "The name is not a text of at least one character", body = ErrorBody),

@@ -35,7 +35,7 @@ use crate::sandbox::{
         (status = 201, description = "It is being made", body = Template),
         (status = 400, description = "A member breaks a rule, or builds are not allowed", body = ErrorBody),
         (status = 401, description = "The API key is missing or wrong", body = ErrorBody),
-        (status = 403, description = "The role does not allow it, or a quota for disk is used up", body = ErrorBody),
+        (status = 403, description = "The role does not allow it, a quota for disk is used up, or the tenant has as many templates as it may have", body = ErrorBody),
         (status = 413, description = "The context of a build is too large", body = ErrorBody),
         (status = 422, description = "A member is missing, unknown, or has the wrong type", body = ErrorBody),
         (status = 429, description = "Several templates wait already", body = ErrorBody),

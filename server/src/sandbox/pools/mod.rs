@@ -135,6 +135,14 @@ impl Service {
         let service = self.clone();
         self.owned("add a pool", async move {
             let _one_at_a_time = service.inner.pools.edits.lock().await;
+            if service
+                .inner
+                .pools
+                .pool(&service.pool_key(&row.name))
+                .is_some()
+            {
+                return Err(Error::Pool(PoolError::Exists(row.name)));
+            }
             let count = service.inner.pools.of_tenant(row.tenant.as_deref()).len();
             let count = u64::try_from(count).unwrap_or(u64::MAX);
             let most = service.inner.limits.pools.max_pools;

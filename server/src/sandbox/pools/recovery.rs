@@ -7,11 +7,12 @@
 //! | a row that is `Ready`, with other settings or without a pool of its template | the member is asked whether it waits, and removed |
 //! | a row that is `Claimed` | it is a sandbox, and its claim is repeated; if its create was not answered, it is removed |
 //! | a row that is `Claimed` without a container | it does not count, and its history is written once something else of an earlier process is found |
-//! | a row that is `Draining` | the member is removed |
+//! | a row that is `Draining` | the member is asked whether it waits, and removed |
 //! | a container without a row | the store is not that of the container: if it waits, it is removed; otherwise it is a sandbox, as its labels say |
 //!
-//! One that has ended, is frozen or does not answer cannot be asked: whether it is a client's is read
-//! from the mark that a claim leaves in it.
+//! One that has ended, is frozen or does not answer cannot be asked, and an execd that was started again
+//! remembers nothing: whether it is a client's is read from the mark that a claim leaves in it. Not every
+//! image allows one (docs/adr/0011-pools.md).
 
 use std::collections::HashSet;
 

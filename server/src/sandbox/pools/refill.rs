@@ -7,7 +7,9 @@
 use std::time::Duration;
 
 use osb_protocol::SandboxId;
-use osb_runtime::{CreateSpec, Observed, Phase, RuntimeError, Stage, WaitingSandbox, new_token};
+use osb_runtime::{
+    ClaimMark, CreateSpec, Observed, Phase, RuntimeError, Stage, WaitingSandbox, new_token,
+};
 use osb_service::ErrorChain;
 use osb_store::{MemberState, PoolMemberRow, PoolRow, StoreError};
 use serde_json::Value;
@@ -37,8 +39,10 @@ enum Asked {
     Waits,
     /// It was given to a client.
     Used,
-    /// No client has had it, and none can have it.
+    /// No client has had it, as far as is known, and none can have it.
     Useless,
+    /// It cannot be said while it is frozen.
+    Unknown,
 }
 
 /// Longest time until execd answers in a member.
@@ -261,6 +265,8 @@ impl Service {
             Ok(Asked::Waits) => pools.set_verified(&id),
             Ok(Asked::Useless) => pools.drain(&id),
             Ok(Asked::Used) => self.set_free(observed).await,
+            // It is asked again when it is thawed.
+            Ok(Asked::Unknown) => pools.release(&id),
             Err(error) => {
                 warn!(
                     sandbox = %id,
@@ -272,13 +278,15 @@ impl Service {
         }
     }
 
-    /// Asks a member: its execd, or, where that does not answer, for the mark that a claim leaves.
+    /// Asks a member: its execd, and for the mark that a claim leaves. An execd that was started again waits
+    /// until the claim is repeated, and may not answer at all.
     async fn ask_member(&self, observed: &Observed) -> Result<Asked, RuntimeError> {
         let (phase, id) = (&observed.status.phase, &observed.origin.id);
+        let mut waits = false;
         if *phase == Phase::Running {
             let execd = self.waiting_execd(observed);
             match self.is_waiting(observed, execd.as_deref()).await {
-                Ok(true) => return Ok(Asked::Waits),
+                Ok(true) => waits = true,
                 Ok(false) => return Ok(Asked::Used),
                 Err(error @ RuntimeError::Unavailable { .. }) => return Err(error),
                 Err(error) => {
@@ -287,10 +295,13 @@ impl Service {
             }
         }
         let is_frozen = *phase == Phase::Paused;
-        Ok(match self.pools_of_runtime()?.was_claimed(id).await? {
-            true => Asked::Used,
-            false if is_frozen => Asked::Waits,
-            false => Asked::Useless,
+        Ok(match self.pools_of_runtime()?.claim_mark(id).await? {
+            ClaimMark::Present => Asked::Used,
+            _ if waits => Asked::Waits,
+            ClaimMark::Absent if is_frozen => Asked::Waits,
+            ClaimMark::Unknown if self.inner.pools.is_orphan(id) => Asked::Used,
+            ClaimMark::Unknown if is_frozen => Asked::Unknown,
+            ClaimMark::Absent | ClaimMark::Unknown => Asked::Useless,
         })
     }
 

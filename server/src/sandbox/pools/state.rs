@@ -119,16 +119,18 @@ impl Pools {
                 state.put_pool(row);
             }
             for mut row in members {
-                // Its start was interrupted; or the store is an old one, and it may be a client's by now.
-                let was_started = row.state == MemberState::Warming;
+                // Its start or its removal was interrupted; or the store is an old one, and it may be a
+                // client's by now.
+                let was_interrupted =
+                    matches!(row.state, MemberState::Warming | MemberState::Draining);
                 let is_outdated = row.settings != settings || !state.has_pool_of(&row);
                 if is_outdated && row.state == MemberState::Ready {
                     info!(sandbox = %row.id, pool = row.pool, "a sandbox that waits is out of date");
                 }
-                if was_started {
+                if was_interrupted {
                     row.state = MemberState::Ready;
                 }
-                let member = Member::left(row, is_outdated || was_started);
+                let member = Member::left(row, is_outdated || was_interrupted);
                 state.members.insert(member.row.id.clone(), member);
             }
         }
@@ -186,12 +188,14 @@ impl Pools {
 
     /// The images of all pools, as their templates name them.
     pub(in crate::sandbox) fn images(&self) -> Vec<String> {
-        let state = self.locked();
-        let templates = state.pools.values();
-        let templates = templates.filter_map(|pool| serde_json::from_str(&pool.row.template).ok());
-        templates
-            .filter_map(|it: Value| template::image(&it))
-            .collect()
+        let templates: Vec<String> = {
+            let state = self.locked();
+            let pools = state.pools.values();
+            pools.map(|pool| pool.row.template.clone()).collect()
+        };
+        let templates = templates.iter();
+        let templates = templates.filter_map(|it| serde_json::from_str::<Value>(it).ok());
+        templates.filter_map(|it| template::image(&it)).collect()
     }
 
     /// The counts of all pools.
@@ -348,6 +352,12 @@ impl Pools {
     /// Whether a sandbox is a member.
     pub(super) fn contains(&self, id: &SandboxId) -> bool {
         self.locked().members.contains_key(id)
+    }
+
+    /// Whether only the runtime knows a member.
+    pub(super) fn is_orphan(&self, id: &SandboxId) -> bool {
+        let state = self.locked();
+        state.members.get(id).is_some_and(|member| member.is_orphan)
     }
 
     /// Whether a sandbox is a member without a client.

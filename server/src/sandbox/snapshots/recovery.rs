@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use osb_protocol::lifecycle::SnapshotState;
-use osb_runtime::{RuntimeError, Snapshots};
+use osb_runtime::{RuntimeError, Snapshots, StoredSnapshot};
 use osb_service::ErrorChain;
 use osb_store::{SnapshotChange, SnapshotRow};
 use tokio::time::Instant;
@@ -35,6 +35,14 @@ const NOT_SUPPORTED: (&str, &str) = (
     "The runtime of the server has no snapshots.",
 );
 const INSPECT_FAILED: &str = "snapshot_recovery_inspect_failed";
+
+fn recovered(stored: StoredSnapshot) -> SnapshotChange {
+    SnapshotChange {
+        image: Some(stored.image),
+        size_bytes: stored.size_bytes,
+        ..transition(SnapshotState::Ready, READY)
+    }
+}
 
 impl Service {
     /// Completes the snapshots that no task works at, and removes file systems that no snapshot needs.
@@ -89,11 +97,7 @@ impl Service {
             }
         };
         let change = match found {
-            Ok(Some(stored)) => SnapshotChange {
-                image: Some(stored.image),
-                size_bytes: stored.size_bytes,
-                ..transition(SnapshotState::Ready, READY)
-            },
+            Ok(Some(stored)) => recovered(stored),
             Ok(None) if self.may_go_on(row).await? => {
                 debug!(
                     snapshot = row.id,
@@ -101,7 +105,11 @@ impl Service {
                 );
                 return Ok(());
             }
-            Ok(None) => transition(SnapshotState::Failed, MISSING_IMAGE),
+            // It may have become complete since the first look.
+            Ok(None) => match self.snapshots()?.find(&row.id).await? {
+                Some(stored) => recovered(stored),
+                None => transition(SnapshotState::Failed, MISSING_IMAGE),
+            },
             // It may well be stored.
             Err(error) if error.retryable() => return Err(error.into()),
             Err(error) => transition(SnapshotState::Failed, (INSPECT_FAILED, &error.to_string())),

@@ -20,7 +20,7 @@ pub(super) struct Member {
     /// Whether an earlier process has started it.
     pub(super) is_left: bool,
     /// Whether it was started with other settings, or from what is not the template of its pool, or its
-    /// start was interrupted. It is asked whether it waits, and then removed.
+    /// start or removal was interrupted. It is asked whether it waits, and then removed.
     pub(super) is_outdated: bool,
     /// Whether it is claimed and the runtime does not have it.
     pub(super) is_missing: bool,

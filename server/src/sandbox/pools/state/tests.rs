@@ -187,6 +187,7 @@ fn members_of_an_earlier_process_are_asked_or_removed() {
     let pools = Arc::new(Pools::new(vec![pool([9, 0, 9, 0])], left, SETTINGS));
     assert!(pools.see(observed("a", Phase::Running, 2)).is_none());
     assert!(pools.see(observed("b", Phase::Running, 2)).is_none());
+    assert!(pools.see(observed("c", Phase::Running, 2)).is_none());
     assert!(pools.see(observed("d", Phase::Exited(1), 2)).is_none());
     assert!(pools.see(observed("e", Phase::Created, 2)).is_none());
     assert!(pools.see(observed("g", Phase::Paused, 2)).is_none());
@@ -195,18 +196,19 @@ fn members_of_an_earlier_process_are_asked_or_removed() {
     let work = pools.work(0);
     let mut removed = work.drain;
     removed.sort();
-    assert_eq!(removed, ids(&["c", "f"]));
+    assert_eq!(removed, ids(&["f"]), "it is gone");
     let mut asked: Vec<_> = work.verify.into_iter().map(|it| it.origin.id).collect();
     asked.sort();
-    let all = ids(&["a", "b", "d", "e", "g"]);
+    let all = ids(&["a", "b", "c", "d", "e", "g"]);
     assert_eq!(asked, all, "those that have ended may be clients'");
     assert!(pools.lose(&"b".into()));
     assert!(pools.work(0).verify.is_empty(), "tasks have them");
     assert!(pools.take(&key()).is_none());
-    for id in ["a", "b", "g"] {
+    for id in ["a", "b", "c", "g"] {
         pools.set_verified(&id.into());
     }
-    assert_eq!(drained(&pools), ids(&["a"]), "its start was interrupted");
+    let interrupted = ids(&["a", "c"]);
+    assert_eq!(drained(&pools), interrupted, "a start and a removal");
     let (_taken, id) = taken(&pools);
     assert_eq!(id, "b".into());
     assert!(pools.take(&key()).is_none(), "g is frozen");
