@@ -137,7 +137,7 @@ fn names(image: &ImageSummary) -> impl Iterator<Item = &str> {
     names.filter(|name| !name.starts_with("<none>"))
 }
 
-/// Whether a registry has an image under each of its names, and is not an image of this project.
+/// Whether an image is in a registry under each of its names, and is not one of this project.
 fn is_pulled(image: &ImageSummary) -> bool {
     let is_own = image
         .labels
