@@ -248,6 +248,7 @@ async fn the_pools_of_a_tenant_and_their_templates_are_limited() {
     let a = key_of(&server, "team-a").await;
     for key in [None, Some(a.as_str())] {
         assert_eq!(add(&server, key, &pool("p", [0, 0, 1])).await.0, 201);
+        assert_eq!(add(&server, key, &pool("p", [0, 0, 1])).await.0, 409);
         let (status, refused) = add(&server, key, &pool("q", [0, 0, 1])).await;
         assert_eq!(
             (status, &refused["code"]),
