@@ -1,5 +1,5 @@
 // The official JavaScript SDK against the server: commands, sessions, isolated sessions, network
-// policies, volumes, files, metrics, lifecycle, snapshots.
+// policies, volumes, pools, files, metrics, lifecycle, snapshots.
 
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
@@ -9,6 +9,7 @@ import { SandboxApiException, SandboxManager } from "@alibaba-group/opensandbox"
 import { connection, onEveryRoute, texts } from "./sandbox.js";
 import "./isolated.js";
 import "./network_policy.js";
+import "./pools.js";
 import "./snapshots.js";
 import "./volumes.js";
 
