@@ -1,5 +1,5 @@
-//! Removes images that nothing has used for a time, if the operator wants that: so that the disk of the
-//! host does not fill up with what creates have pulled.
+//! Removes images from registries that nothing has used for a time, if the operator wants that: so that
+//! the disk of the host does not fill up with them.
 //!
 //! When an image was last used follows from the history of sandboxes, from when it got its name, and from
 //! what this process has seen of it. One that is removed too early is pulled again by the next create.
@@ -76,7 +76,8 @@ impl UnusedImages {
 }
 
 impl Service {
-    /// How many images were removed, and how large they were in bytes. `None` if none is.
+    /// How many images were removed, and how large they were in bytes. `None` if the operator does not want
+    /// any to be removed.
     pub(crate) fn removed_images(&self) -> Option<(u64, u64)> {
         self.inner.limits.image_gc.as_ref()?;
         let images = &self.inner.unused_images;
@@ -103,13 +104,13 @@ impl Service {
         state.retain(&mut images, Instant::now(), limits.unused);
         let due = self.due_images(runtime, limits, images).await?;
         for image in due {
+            if !self.is_disk_full(limits.disk_percent).await {
+                return Ok(());
+            }
             // A create may have begun to use it, or a pool to name it.
             let kept = self.kept_images(runtime, limits);
             if image.names.iter().any(|name| kept.contains(name)) {
                 continue;
-            }
-            if !self.is_disk_full(limits.disk_percent).await {
-                return Ok(());
             }
             let name = image
                 .names

@@ -15,7 +15,8 @@ use crate::{
     step::step,
 };
 
-/// A program: its package, and whether it is the server, which has a profile and flags of its own.
+/// Package and name of each program, and whether it is the server, which has a profile and flags of its
+/// own.
 const PROGRAMS: [(&str, &str, bool); 3] = [
     ("osb-execd", "execd", false),
     ("osb-egress", "egress", false),

@@ -8,6 +8,7 @@
 //! the domain's use of them is tested before a real back end has them.
 
 mod advance;
+mod faults;
 mod powers;
 mod snapshots;
 mod templates;
@@ -16,15 +17,15 @@ mod volumes;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use async_trait::async_trait;
 use osb_protocol::{Feature, FeatureSet, SandboxId, WireTime};
 use osb_service::Supervisor;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 
 use self::advance::Advance;
+pub use self::faults::Faults;
 use crate::{
     Address, Amendment, Capacity, Claim, Copying, CreateSpec, Diagnostics, Foreign, Images, KeptBy,
     LocalImage, LogLine, Metering, NoRoute, Observed, Pausing, Phase, Pools, Progress, PullFault,
@@ -35,61 +36,6 @@ use crate::{
 const KIND: &str = "sim";
 /// Most events that wait for the domain.
 const BUFFER: usize = 1024;
-
-/// Injected faults and delays.
-#[derive(Clone, Debug, Default)]
-pub struct Faults {
-    /// Duration of each stage of a create.
-    pub stage_delay: Duration,
-    /// Duration of a removal.
-    pub remove_delay: Duration,
-    /// Whether the image of every create is missing from the registry.
-    pub no_image: bool,
-    /// Each image waits for one notification of this.
-    pub image_gate: Option<Arc<Notify>>,
-    /// Each start waits for one notification of this.
-    pub start_gate: Option<Arc<Notify>>,
-    /// Starts fail with this message.
-    pub start_fails: Option<String>,
-    /// Removals fail with this message.
-    pub remove_fails: Option<String>,
-    /// Containers of this role can be neither frozen nor thawed.
-    pub pause_fails: Option<Role>,
-    /// Each pause and each resume waits for one notification of this.
-    pub pause_gate: Option<Arc<Notify>>,
-    /// Pauses and resumes take effect, and their answers are lost.
-    pub pause_answer_lost: bool,
-    /// Each claim of a waiting sandbox waits for one notification of this.
-    pub claim_gate: Option<Arc<Notify>>,
-    /// Claims fail with this message.
-    pub claim_fails: Option<String>,
-    /// Whether claims get no answer.
-    pub claim_unanswered: bool,
-    /// execd was started again, and has forgotten its claim.
-    pub claims_forgotten: bool,
-    /// Marks of claims cannot be seen.
-    pub claim_marks_unknown: bool,
-    /// Captures wait for this before they take effect.
-    pub capture_gate: Option<Arc<Notify>>,
-    /// Captures fail with this.
-    pub capture_fails: Option<String>,
-    /// Captures take longer than the engine's time limit.
-    pub capture_times_out: bool,
-    /// Sandboxes stay frozen until this after their captures have timed out.
-    pub thaw_gate: Option<Arc<Notify>>,
-    /// Snapshots cannot be removed, for this reason.
-    pub snapshot_remove_fails: Option<String>,
-    /// Templates wait for this before they are made.
-    pub template_gate: Option<Arc<Notify>>,
-    /// Builds fail with this.
-    pub build_fails: Option<String>,
-    /// Templates cannot be removed, for this reason.
-    pub template_remove_fails: Option<String>,
-    /// Logs cannot be read, for this reason.
-    pub log_fails: Option<String>,
-    /// Lines that every entry point has printed.
-    pub output: Vec<String>,
-}
 
 /// Abilities of the simulated back end.
 #[derive(Clone, Copy, Debug)]
