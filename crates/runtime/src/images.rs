@@ -20,7 +20,7 @@ pub trait Images: Send + Sync {
     /// The name of an image in full, as [`UnusedImage::names`] has it.
     fn full_name(&self, reference: &str) -> String;
 
-    /// Removes an image, unless something uses it by now. Returns whether it is gone.
+    /// Removes an image, unless something uses it by now. Returns whether this call removed it.
     ///
     /// # Errors
     /// When the back end does not remove it for another reason.

@@ -126,7 +126,10 @@ impl Service {
                         "removed an image that nothing uses"
                     );
                 }
-                Ok(false) => debug!(image = name, "an image is in use by now, or others need it"),
+                Ok(false) => debug!(
+                    image = name,
+                    "an image is in use by now, others need it, or it is gone already"
+                ),
                 Err(error) => {
                     warn!(image = name, error = %ErrorChain(&error), "an image that nothing uses stays");
                 }

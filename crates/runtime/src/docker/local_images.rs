@@ -93,7 +93,7 @@ impl Images for DockerRuntime {
         let docker = self.docker()?;
         let inspected = match bounded(docker, docker.inspect_image(&image.id)).await {
             Ok(inspected) => inspected,
-            Err(error) if error::is_missing(&error) => return Ok(true),
+            Err(error) if error::is_missing(&error) => return Ok(false),
             Err(error) => return Err(error::other("inspect an image", &error)),
         };
         // By its id, the engine refuses one with several names.
@@ -311,6 +311,11 @@ mod tests {
             ..python.clone()
         };
         assert!(!runtime.remove_unused(&renamed).await.unwrap());
+        let gone = UnusedImage {
+            id: "sha256:9".to_owned(),
+            ..python.clone()
+        };
+        assert!(!runtime.remove_unused(&gone).await.unwrap());
         assert_eq!(engine.requests("DELETE /images/").len(), 2);
         let pruned = runtime.prune_build_cache(Duration::from_secs(3600)).await;
         assert_eq!(pruned.unwrap(), 12);

@@ -215,8 +215,10 @@ impl Images for SimRuntime {
 
     async fn remove_unused(&self, image: &UnusedImage) -> Result<bool, RuntimeError> {
         self.available()?;
-        self.locked().images.retain(|it| it.reference != image.id);
-        Ok(true)
+        let images = &mut self.locked().images;
+        let before = images.len();
+        images.retain(|it| it.reference != image.id);
+        Ok(images.len() < before)
     }
 
     async fn prune_build_cache(&self, _unused_for: Duration) -> Result<u64, RuntimeError> {
@@ -478,6 +480,20 @@ mod tests {
             assert!(features.contains(power), "{power}");
         }
         assert_eq!(SimRuntime::new().features().iter().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_image_is_removed_once() {
+        let sim = sim();
+        sim.set_images([LocalImage {
+            reference: "old:1".to_owned(),
+            bytes: 1,
+        }]);
+        let images = sim.images().unwrap();
+        let unused = images.list_unused().await.unwrap();
+        assert!(images.remove_unused(&unused[0]).await.unwrap());
+        let again = images.remove_unused(&unused[0]).await;
+        assert!(!again.unwrap(), "another round has removed it");
     }
 
     #[tokio::test]
