@@ -33,7 +33,9 @@ fn main() {
         eprintln!("the console's files are not there yet");
         std::process::exit(1);
     }
-    let site = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/site");
+    // Of this run, not of the build of this script: checkouts may share it as well.
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it");
+    let site = Path::new(&package).join("../target/site");
     // Made here when it is missing: cargo takes a path that does not exist for one that changed,
     // and would build the server anew every time.
     fs::create_dir_all(&site).expect("target/ is cargo's own folder and writable");
