@@ -17,14 +17,12 @@ use bollard::{
         UploadToContainerOptionsBuilder,
     },
 };
-use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use rand::RngExt;
-use sha2::{Digest, Sha256};
 use tokio::sync::{Mutex, OnceCell};
 use tracing::{debug, info};
 
-use super::{engine::bounded, error, labels};
+use super::{engine::bounded, error, execd_binary::ExecdBinary, labels};
 use crate::RuntimeError;
 
 /// Where the volume appears in a sandbox. `/opt/opensandbox` itself stays writable.
@@ -40,7 +38,7 @@ pub(super) struct ExecdVolume {
     name: String,
     build: String,
     instance: String,
-    binary: Bytes,
+    binary: ExecdBinary,
     filled: OnceCell<()>,
     /// How often the volume was recreated. The lock admits one at a time, as that begins with a
     /// removal.
@@ -49,20 +47,13 @@ pub(super) struct ExecdVolume {
 
 impl ExecdVolume {
     pub(super) fn load(path: &Path, instance: &str) -> Result<Self, RuntimeError> {
-        let binary = std::fs::read(path).map_err(|source| RuntimeError::Execd {
-            reason: format!("cannot read {}", path.display()),
-            source: Some(source.into()),
-        })?;
-        let build: String = Sha256::digest(&binary)
-            .iter()
-            .take(8)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let binary = ExecdBinary::open(path)?;
+        let build = binary.build();
         Ok(Self {
             name: format!("opensandbox-execd-{build}"),
             build,
             instance: instance.to_owned(),
-            binary: binary.into(),
+            binary,
             filled: OnceCell::new(),
             refilled: Mutex::default(),
         })
@@ -174,7 +165,7 @@ impl ExecdVolume {
             .build();
         let info = docker.get_container_archive_info(helper, Some(options));
         match bounded(docker, info).await {
-            Ok(info) if usize::try_from(info.size) == Ok(self.binary.len()) => return Ok(()),
+            Ok(info) if u64::try_from(info.size) == Ok(self.binary.size()) => return Ok(()),
             Ok(_) => {}
             Err(error) if error::is_missing(&error) => {}
             Err(error) => return Err(failed("inspect the volume", error)),
@@ -182,14 +173,14 @@ impl ExecdVolume {
         let options = UploadToContainerOptionsBuilder::default()
             .path(MOUNT)
             .build();
-        let archive = bollard::body_full(tar_of(&self.binary)?);
+        let archive = bollard::body_full(self.binary.archive().await?);
         let written = docker.upload_to_container(helper, Some(options), archive);
         bounded(docker, written)
             .await
             .map_err(|error| failed("write execd", error))?;
         info!(
             volume = self.name,
-            bytes = self.binary.len(),
+            bytes = self.binary.size(),
             "execd provided"
         );
         Ok(())
@@ -243,24 +234,6 @@ fn failed(what: &str, error: bollard::errors::Error) -> RuntimeError {
     })
 }
 
-/// Packs the binary into an archive, executable by all users.
-fn tar_of(binary: &[u8]) -> Result<Bytes, RuntimeError> {
-    let mut header = tar::Header::new_gnu();
-    header.set_size(binary.len() as u64);
-    header.set_mode(0o755);
-    header.set_uid(0);
-    header.set_gid(0);
-    let mut archive = tar::Builder::new(Vec::with_capacity(binary.len() + 4096));
-    archive
-        .append_data(&mut header, "execd", binary)
-        .and_then(|()| archive.into_inner())
-        .map(Bytes::from)
-        .map_err(|source| RuntimeError::Execd {
-            reason: "cannot pack the binary".to_owned(),
-            source: Some(source.into()),
-        })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,7 +245,7 @@ mod tests {
             name: "opensandbox-execd-new".to_owned(),
             build: "new".to_owned(),
             instance: "us".to_owned(),
-            binary: Bytes::new(),
+            binary: ExecdBinary::open(Path::new("/dev/null")).unwrap(),
             filled: OnceCell::new(),
             refilled: Mutex::default(),
         };

@@ -28,6 +28,7 @@ mod engine;
 mod error;
 mod event_windows;
 mod exchange;
+mod execd_binary;
 mod execd_volume;
 #[cfg(test)]
 mod fake_engine;

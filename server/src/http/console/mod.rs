@@ -185,9 +185,6 @@ pub fn router(parts: ConsoleParts) -> Result<Router, osb_client::Error> {
         previews,
         https,
     } = parts;
-    tasks.spawn("console files", async {
-        drop(assets::prepare().await);
-    });
     let domains = Domains {
         service,
         store: Arc::clone(&store),
