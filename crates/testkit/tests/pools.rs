@@ -200,6 +200,11 @@ async fn what_is_wrong_with_a_pool_is_named() {
         ),
         (
             "capacitySpec",
+            json!({"bufferMin": 0, "bufferMax": 0, "poolMin": 0, "poolMax": 1e30}),
+            "capacitySpec.poolMax",
+        ),
+        (
+            "capacitySpec",
             json!({"bufferMin": 0, "bufferMax": 0, "poolMin": 0}),
             "capacitySpec.poolMax",
         ),

@@ -145,7 +145,8 @@ impl From<Error> for ApiError {
 fn detail(error: &Error) -> Vec<FieldError> {
     match error {
         Error::Invalid(fields) => fields.clone(),
-        Error::Broken(_) => error.fields(),
+        // A volume that cannot be provided may be the request's fault, such as the name of a claim.
+        Error::Broken(_) | Error::Runtime(RuntimeError::Volume { .. }) => error.fields(),
         Error::Joined(first) => detail(first),
         _ => Vec::new(),
     }

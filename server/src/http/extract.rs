@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use tokio::time::timeout;
 
 use super::error::ApiError;
+use crate::sandbox::validate::whole_number_in;
 
 /// Largest JSON body of the lifecycle API, in bytes.
 const JSON_BODY_MAX: usize = 1 << 20;
@@ -252,10 +253,8 @@ impl Query {
         let Some(text) = self.last(name) else {
             return Ok(default);
         };
-        let number: i64 = text
-            .trim()
-            .parse()
-            .map_err(|_| FieldError::query("int_parsing", name, "must be a whole number"))?;
+        let number = whole_number_in(text)
+            .ok_or_else(|| FieldError::query("int_parsing", name, "must be a whole number"))?;
         let (least, most) = (*bounds.start(), *bounds.end());
         match usize::try_from(number) {
             Ok(number) if number > most => Err(FieldError::query(
@@ -321,12 +320,15 @@ mod tests {
 
     #[test]
     fn numbers_are_bounded_and_switches_spelled_many_ways() {
-        let q = query("page=2&page=3&size=0&big=999&bad=x&neg=-1&on=YES&off=0&odd=maybe");
+        let q = query(
+            "page=2&page=3&size=0&big=999&huge=99999999999999999999&bad=x&neg=-1&on=YES&off=0&odd=maybe",
+        );
         assert_eq!(q.number("page", 1, 1..=100).unwrap(), 3);
         assert_eq!(q.number("none", 7, 1..=100).unwrap(), 7);
         for (name, kind) in [
             ("size", "greater_than_equal"),
             ("big", "less_than_equal"),
+            ("huge", "less_than_equal"),
             ("bad", "int_parsing"),
             ("neg", "greater_than_equal"),
         ] {

@@ -175,6 +175,12 @@ async fn a_volume_goes_with_its_last_sandbox_if_it_was_made_for_that() {
         "{message}"
     );
     assert!(message.contains("volumes.0.pvc.claimName"), "{message}");
+    let (_, answer) = create(&server, |body| {
+        body["volumes"] = claim("none", &json!({"createIfNotExists": false}));
+    })
+    .await;
+    let place = json!(["body", "volumes", 0, "pvc", "claimName"]);
+    assert_eq!(answer["detail"][0]["loc"], place, "{answer}");
     sim.set_faults(Faults {
         start_fails: Some("no".to_owned()),
         ..Faults::default()

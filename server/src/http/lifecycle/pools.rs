@@ -16,7 +16,7 @@ use super::super::{
     error::ApiError,
     extract::{InPath, JsonBody, Query},
 };
-use crate::sandbox::Service;
+use crate::sandbox::{Service, validate::whole_number};
 
 /// Add a pool.
 ///
@@ -218,11 +218,11 @@ fn capacity(members: &Map<String, Value>, wrong: &mut Vec<FieldError>) -> Option
     };
     let mut number = |name: &str| {
         let given = spec.get(name);
-        let read = given
-            .and_then(whole)
-            .and_then(|number| u32::try_from(number).ok());
+        // As the contract's parser takes it (contract: lifecycle §1.3).
+        let number = given.and_then(whole_number);
+        let read = number.and_then(|number| u32::try_from(number).ok());
         if read.is_none() {
-            let (kind, rule) = match given.and_then(whole) {
+            let (kind, rule) = match number {
                 Some(..0) => ("greater_than_equal", "must be at least 0"),
                 Some(_) => ("less_than_equal", "must be at most 4294967295"),
                 None => ("int_type", "must be a whole number"),
@@ -239,15 +239,6 @@ fn capacity(members: &Map<String, Value>, wrong: &mut Vec<FieldError>) -> Option
         pool_max: pool_max?,
         pool_min: pool_min?,
     })
-}
-
-/// A whole number, also as a text, as the contract's parser takes it (contract: lifecycle §1.3).
-fn whole(value: &Value) -> Option<i64> {
-    match value {
-        Value::Number(number) => number.as_i64(),
-        Value::String(text) => text.trim().parse().ok(),
-        _ => None,
-    }
 }
 
 /// An error about a member that is missing or has the wrong type.

@@ -17,6 +17,9 @@ impl Service {
         }
         let tenant = self.scope.tenant();
         let rows = self.inner.pools.of_tenant(tenant).into_iter();
+        // Reading a template takes longer than the rest of a create without a pool.
+        let image = spec.origin.source.to_string();
+        let rows = rows.filter(|row| row.template.contains(&image));
         let mut fitting = rows.filter(|row| {
             let template = serde_json::from_str::<Value>(&row.template).unwrap_or_default();
             let member = self.check_template(&template);

@@ -28,6 +28,7 @@ use serde_json::Value;
 
 pub use self::{
     network_policy::{policy_text, wrong_members},
+    normalise::{whole_number, whole_number_in},
     template::{NewTemplate, TemplateRules, template},
 };
 use super::{Error, StorageRules};

@@ -85,30 +85,39 @@ fn item(value: Value) -> Value {
     }
 }
 
-/// Reads `"600"` and `600.0` as 600. A number out of range becomes the nearest bound, which breaks
-/// the same rules.
+/// Reads `"600"` and `600.0` as 600.
+fn integer(value: &mut Value) {
+    if let Some(read) = whole_number(value) {
+        *value = read.into();
+    }
+}
+
+/// A whole number, also as `"600"` and `600.0`. One out of range becomes the nearest bound, which breaks the
+/// same rules.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "integral, and saturating at the bounds is what is wanted"
 )]
-fn integer(value: &mut Value) {
-    let read = match &*value {
-        Value::String(text) => match text.trim().parse::<i64>() {
-            Ok(number) => Some(number),
-            Err(error) => match error.kind() {
-                IntErrorKind::PosOverflow => Some(i64::MAX),
-                IntErrorKind::NegOverflow => Some(i64::MIN),
-                _ => None,
-            },
-        },
-        Value::Number(number) if number.as_i64().is_none() => number
-            .as_f64()
-            .filter(|number| number.fract() == 0.0)
-            .map(|number| number as i64),
+pub fn whole_number(value: &Value) -> Option<i64> {
+    match value {
+        Value::String(text) => whole_number_in(text),
+        Value::Number(number) => number.as_i64().or_else(|| {
+            let number = number.as_f64().filter(|number| number.fract() == 0.0);
+            number.map(|number| number as i64)
+        }),
         _ => None,
-    };
-    if let Some(read) = read {
-        *value = read.into();
+    }
+}
+
+/// A whole number in digits, like [`whole_number`].
+pub fn whole_number_in(text: &str) -> Option<i64> {
+    match text.trim().parse() {
+        Ok(number) => Some(number),
+        Err(error) => match std::num::ParseIntError::kind(&error) {
+            IntErrorKind::PosOverflow => Some(i64::MAX),
+            IntErrorKind::NegOverflow => Some(i64::MIN),
+            _ => None,
+        },
     }
 }
 

@@ -65,12 +65,12 @@ pub(super) fn check(volumes: &[Volume], storage: &StorageRules) -> Vec<Error> {
             if !is_plain(&host.path) || !is_text(&host.path) {
                 let rule = "must be an absolute path without .., empty parts, control characters and parts above 255 bytes";
                 note(VolumeFault::HostPath, place, rule);
+            } else if !is_allowed(&host.path, &storage.allowed_host_paths) {
+                let rule = "is not in a directory that storage.allowed_host_paths has";
+                note(VolumeFault::HostPathNotAllowed, place, rule);
             } else if !storage.sees_host {
                 let rule = "is refused: this server does not see the files of the engine's host \
                             (storage.host_is_local)";
-                note(VolumeFault::HostPathNotAllowed, place, rule);
-            } else if !is_allowed(&host.path, &storage.allowed_host_paths) {
-                let rule = "is not in a directory that storage.allowed_host_paths has";
                 note(VolumeFault::HostPathNotAllowed, place, rule);
             }
         }
@@ -294,6 +294,14 @@ mod tests {
             ..storage(&["/srv"])
         };
         assert_eq!(broken_by(&host("/srv"), &unseen), [not_allowed]);
+        let rule = |path: &str, rules| {
+            let volumes: Vec<Volume> = serde_json::from_value(host(path)).unwrap();
+            let problems = check(&volumes, rules);
+            problems[0].to_string()
+        };
+        assert!(rule("/srv", &unseen).contains("storage.host_is_local"));
+        let text = rule("/etc", &unseen);
+        assert!(text.contains("storage.allowed_host_paths"), "{text}");
     }
 
     #[test]
