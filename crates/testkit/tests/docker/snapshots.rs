@@ -198,6 +198,14 @@ async fn a_snapshot_in_use_is_removed_after_its_sandbox() {
         let (status, refused) = answer(request).await;
         assert_eq!(status, 400, "{refused}");
     }
+    // The client does not wait for the end of the sandbox.
+    let seen = taken(&server, &source).await;
+    let copy = create(&server, &restore(&seen["id"])).await;
+    let path = format!("/v1/sandboxes/{copy}");
+    let (status, _) = answer(server.request(Method::DELETE, &path)).await;
+    assert_eq!(status, 204);
+    let (status, body) = remove(&server, seen["id"].as_str().unwrap()).await;
+    assert_eq!(status, 204, "{body}");
     delete(&server, &source).await;
     server.stop().await;
     assert_eq!(stage.containers(), [""; 0]);

@@ -15,12 +15,14 @@
 mod capture;
 mod recovery;
 
+use std::time::Duration;
+
 use osb_protocol::{
     Feature, SandboxId,
     lifecycle::{PaginationInfo, SandboxState, Snapshot, SnapshotState, SnapshotStatus},
 };
 use osb_runtime::{CreateSpec, RuntimeError, Snapshots};
-use osb_store::{SnapshotChange, SnapshotQuery, SnapshotRow, SnapshotTotal};
+use osb_store::{Outcome, SnapshotChange, SnapshotQuery, SnapshotRow, SnapshotTotal};
 use serde_json::json;
 use tracing::info;
 
@@ -41,6 +43,8 @@ const DELETE_REQUESTED: (&str, &str) =
 /// Attempts to mark a snapshot as deleted while others change it. Each loses only to a transition, and
 /// a snapshot has three at most.
 const ATTEMPTS: usize = 4;
+/// How long the deletion of a snapshot waits for the removal of sandboxes that were created from it.
+const REMOVALS_TIME: Duration = Duration::from_secs(20);
 
 /// Which snapshots, and which page of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,7 +204,15 @@ impl Service {
         self.owned("delete a snapshot", async move {
             let id = row.id.clone();
             service.mark_as_deleted(row).await?;
-            service.remove_marked(&id).await?;
+            match service.remove_marked(&id).await {
+                // A client that deletes a sandbox and then its snapshot does not expect a conflict.
+                Err(Error::Snapshot(SnapshotError::InUse { .. }))
+                    if service.await_removals(&id).await =>
+                {
+                    service.remove_marked(&id).await?;
+                }
+                other => other?,
+            }
             info!(snapshot = id, "snapshot deleted");
             Ok(())
         })
@@ -225,6 +237,37 @@ impl Service {
             row = self.snapshot_row(&id).await?;
         }
         Err(Error::Snapshot(SnapshotError::Contended(id)))
+    }
+
+    /// Waits until the sandboxes that were created from a snapshot are gone, if all of them are being
+    /// removed. Returns whether they are.
+    async fn await_removals(&self, snapshot: &str) -> bool {
+        let (records, _) = self.inner.registry.snapshot();
+        let users = records
+            .iter()
+            .filter(|it| it.facts.origin.source.snapshot_id() == Some(snapshot));
+        let mut removals = Vec::new();
+        for user in users {
+            let id = &user.sandbox.id;
+            match self.inner.registry.locks(id) {
+                Some(_) if !user.facts.is_deleted() => return false,
+                Some(locks) => {
+                    removals.push(self.start_removal(id.clone(), locks, Outcome::Deleted));
+                }
+                None => {}
+            }
+        }
+        let removed = async {
+            for removal in removals {
+                if !matches!(removal.await, Ok(Ok(()))) {
+                    return false;
+                }
+            }
+            true
+        };
+        tokio::time::timeout(REMOVALS_TIME, removed)
+            .await
+            .unwrap_or(false)
     }
 
     /// Removes what a snapshot that is marked as deleted keeps, and then the snapshot.
