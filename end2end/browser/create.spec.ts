@@ -145,6 +145,7 @@ test("a preset is chosen with the keyboard and becomes a sandbox", async ({ page
 test("each preset whose image is on this host makes a sandbox, by keyboard", async ({ page, api }) => {
   test.slow();
   await logIn(page, "/console/create");
+  await hydrated(page);
   const here = page.locator(".preset").filter({ has: page.locator('[data-mark="here"]') });
   const presets = await here.evaluateAll((links) => links.map((link) => link.getAttribute("href")!));
   expect(presets.length).toBeGreaterThan(0);

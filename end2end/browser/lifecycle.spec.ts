@@ -156,6 +156,7 @@ test("a failed sandbox shows the reason, the failed step, and that it has no end
 test("a sandbox that failed at once does not claim that it was ready", async ({ page, api }) => {
   const failed = await api.create(["no-such-command"]);
   await logIn(page, `/console/sandboxes/${failed.id}`);
+  await hydrated(page);
   await expect(page.locator(".page-head")).toContainText("Failed");
   const steps = page.getByRole("list", { name: "Stages" }).getByRole("listitem");
   const states = await steps.evaluateAll((all) => all.map((it) => (it as HTMLElement).dataset.state));

@@ -4,7 +4,7 @@ import { expect, hydrated, logIn, row, test } from "./console";
 import { AWAY, outages } from "./outages";
 
 test("pages opened while the server is away heal when it is back", async ({ page, sandbox, faults }) => {
-  test.slow();
+  test.setTimeout(270_000 + 5 * Number(process.env.OSB_OUTAGE_MS ?? 0));
   const server = await outages(page);
   await logIn(page, `/console/sandboxes/${sandbox.id}`);
   await hydrated(page);
@@ -40,7 +40,7 @@ test("pages opened while the server is away heal when it is back", async ({ page
     await open();
     await expect(page.getByRole("alert").filter({ hasText: AWAY }).first()).toBeVisible();
     await expect(page.locator("body")).not.toContainText("TypeError");
-    server.end();
+    await server.end();
     // It connects by itself. A click may come just after that, and would pause the page.
     await hydrated(page);
     await expect(healed.first()).toBeVisible();

@@ -30,9 +30,10 @@ test("a log follows its end until it is scrolled up, and again after the pill", 
   const pill = page.getByRole("button", { name: /new|To the end/ });
   // A short turn, nearer to the end than what counts as the end on the way down.
   await page.mouse.wheel(0, -15);
-  await expect(pill).toBeVisible();
+  // The browser moves the view some frames after the event: the log has 20 lines a second.
+  await expect(pill).toHaveText(/\d\d new/);
   const at = await output(page).evaluate((it) => it.scrollTop);
-  await expect(pill).toHaveText(/[1-9]\d* new/);
+  await expect(pill).toHaveText(/[2-9]\d new|\d{3} new/);
   expect(await output(page).evaluate((it) => it.scrollTop)).toBe(at);
   await pill.click();
   await expect(pill).toBeHidden();

@@ -206,6 +206,9 @@ test.describe("without script", () => {
     await page.getByRole("button", { name: "Add the pool" }).click();
     await expect(page.locator(".toasts")).toContainText("The pool by-form is added");
     await expect(page.getByRole("heading", { level: 1 })).toHaveText("by-form");
+    // While it fills up, the page reads itself again.
+    await expect.poll(() => api.readyIn("by-form"), { timeout: 60_000 }).toBeGreaterThan(0);
+    await page.goto(`${path}/by-form`);
     await page.getByLabel("Most in all").fill("5");
     await action(page, "Change the capacity").click();
     await expect(page.locator(".toasts")).toContainText("The capacity is changed");

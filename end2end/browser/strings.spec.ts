@@ -168,6 +168,8 @@ test("reasons, names of accounts and of keys, and entries of the trail are text"
 });
 
 test("no text of an address becomes code", async ({ page, sandbox, faults }) => {
+  // Many pages.
+  test.setTimeout(300_000);
   await logIn(page);
   const hostile = encodeURIComponent(HOSTILE);
   const link = encodeURIComponent(LINK);

@@ -335,6 +335,8 @@ test("tools change the size and open another shell", async ({ page, context, san
   await expect.poll(async () => (await card.boundingBox())!.height).toBeLessThan(height);
   await page.reload();
   await expect(letters).toHaveCSS("font-size", "14px");
+  // A connection takes the focus when it is there.
+  await expect(page.locator(".terminal-bar")).toContainText("Connected");
   const opened = context.waitForEvent("page");
   await tools.getByRole("button", { name: "New shell" }).press("Enter");
   await expect(page.getByLabel("Shell", { exact: true })).toBeFocused();

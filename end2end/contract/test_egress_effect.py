@@ -31,7 +31,7 @@ kind, target, resolver, path = sys.argv[1:]
 
 def connect():
     with socket.socket() as stream:
-        stream.settimeout(1)
+        stream.settimeout(5)
         stream.connect((target, 80))
     return True
 
@@ -39,7 +39,7 @@ def ask():
     labels = b"".join(bytes([len(label)]) + label.encode() for label in target.split("."))
     query = struct.pack(">HHHHHH", 7, 0x0100, 1, 0, 0, 0) + labels + bytes(1) + struct.pack(">HH", 1, 1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        asked.settimeout(1)
+        asked.settimeout(5)
         asked.sendto(query, (resolver, 53))
         answer = asked.recv(4096)
     return answer[3] & 15 == 0 and answer[6:8] != bytes(2)

@@ -170,8 +170,9 @@ mod tests {
             let text = String::from_utf8_lossy(&read);
             let line = text.lines().next().unwrap_or_default().to_owned();
             let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-            stream.write_all(answer).await.unwrap();
+            // Before the answer, which ends the wait for it.
             lines.send(line).await.unwrap();
+            stream.write_all(answer).await.unwrap();
         }
     }
 

@@ -301,6 +301,10 @@ struct Warnings(Arc<Mutex<Vec<u8>>>);
 
 impl Warnings {
     fn collect(&self) -> tracing::subscriber::DefaultGuard {
+        // With one dispatcher only, the thread that logs a warning first decides for all threads whether
+        // it is of interest, and that may be one of another test.
+        let second = tracing::subscriber::NoSubscriber::default();
+        std::mem::forget(tracing::Dispatch::new(second));
         let writer = self.clone();
         let subscriber = tracing_subscriber::fmt()
             .with_max_level(tracing::Level::WARN)

@@ -15,6 +15,8 @@ use crate::world::{RESOLVER, SOON, World};
 
 /// Bound for what must not get an answer.
 const SILENCE: Duration = Duration::from_millis(700);
+/// The same for TCP, whose first packet is repeated after a second. A refusal is answered at once.
+const RETRANSMITTED: Duration = Duration::from_secs(3);
 
 /// Answer to a query.
 #[derive(Debug)]
@@ -107,7 +109,7 @@ pub(crate) fn ask(
 
 /// Sends a query to a name server over TCP.
 pub(crate) fn ask_by_tcp(to: SocketAddr, name: &str, kind: RecordType) -> io::Result<Resolved> {
-    let mut stream = TcpStream::connect_timeout(&to, SILENCE)?;
+    let mut stream = TcpStream::connect_timeout(&to, SOON)?;
     stream.set_read_timeout(Some(SOON))?;
     let query = query(name, kind);
     let length = u16::try_from(query.len()).unwrap().to_be_bytes();
@@ -166,8 +168,8 @@ pub(crate) fn is_alive(stream: &mut TcpStream) -> bool {
 
 fn tcp(address: &str, port: u16) -> io::Result<TcpStream> {
     let to = SocketAddr::new(address.parse().unwrap(), port);
-    let mut stream = TcpStream::connect_timeout(&to, SILENCE)?;
-    stream.set_read_timeout(Some(SILENCE))?;
+    let mut stream = TcpStream::connect_timeout(&to, RETRANSMITTED)?;
+    stream.set_read_timeout(Some(RETRANSMITTED))?;
     match is_alive(&mut stream) {
         true => Ok(stream),
         false => Err(io::ErrorKind::BrokenPipe.into()),
@@ -183,6 +185,10 @@ fn udp(address: &str, port: u16) -> io::Result<()> {
     let socket = UdpSocket::bind((own, 0))?;
     socket.set_read_timeout(Some(SILENCE))?;
     socket.connect(to)?;
-    socket.send(b"ping")?;
-    socket.recv(&mut [0; 16]).map(drop)
+    let exchange = || {
+        socket.send(b"ping")?;
+        socket.recv(&mut [0; 16]).map(drop)
+    };
+    // A datagram may be lost on a busy machine.
+    exchange().or_else(|_| exchange())
 }

@@ -244,7 +244,7 @@ async fn the_daemon_can_be_stopped_during_its_start_script() {
 #[tokio::test]
 async fn remaining_processes_may_flush_on_sigterm() {
     let place = tempfile::tempdir().unwrap();
-    let text = "setsid sh -c 'trap \"sleep 0.3; echo > $PLACE/flushed; exit\" TERM; \
+    let text = "setsid sh -c 'trap \"sleep 0.05; echo > $PLACE/flushed; exit\" TERM; \
                 echo > $PLACE/ready; while :; do sleep 0.05; done' & \
                 while ! test -e $PLACE/ready; do sleep 0.05; done";
     let args = ["init", "--port", "0", "--", "sh", "-c", text];

@@ -124,8 +124,13 @@ async fn an_unread_log_blocks_nothing() {
     // More lines than the pipe and the daemon's queue hold. No two are equal, because equal lines
     // are sampled.
     for number in 0..800 {
-        let path = format!("/none/{number}/{}", "x".repeat(900));
-        assert_eq!(daemon.get(&path).await.status, 404);
+        let asked = format!("/none/{number}/{}", "x".repeat(900));
+        assert_eq!(daemon.get(&asked).await.status, 404);
+        // The file's queue is as short as the others', and a busy disk may be slower than this loop.
+        if number % 100 == 99 {
+            let asked = format!("/none/{number}/");
+            logged(&path, |log| log.contains(&asked)).await;
+        }
     }
     let events = daemon.run(json!({ "command": "echo works" })).await;
     assert!(

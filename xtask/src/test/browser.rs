@@ -16,7 +16,7 @@ use crate::{host::node, up::BASE_IMAGE};
 /// Name of the suite.
 pub(super) const NAME: &str = "console in the browser";
 /// Longest time of the suite.
-const LIMIT: Duration = Duration::from_secs(40 * 60);
+const LIMIT: Duration = Duration::from_secs(60 * 60);
 /// The same with long outages.
 const FULL_LIMIT: Duration = Duration::from_secs(90 * 60);
 /// Length of each outage in milliseconds in a full run. In others it is as long as what is checked

@@ -248,14 +248,18 @@ async fn a_backend_that_falls_silent_breaks_the_response() {
 
 #[tokio::test]
 async fn a_long_upload_is_not_silence() {
-    let fixture = Fixture::with_limits(HeaderRules::default(), impatient()).await;
+    let limits = Limits {
+        idle: Some(Duration::from_secs(3)),
+        ..impatient()
+    };
+    let fixture = Fixture::with_limits(HeaderRules::default(), limits).await;
     let mut client = fixture
         .send("POST /p/ HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n")
         .await;
     let mut backend = fixture.accept().await;
     backend.head().await;
     // The upload takes several times the limit, but something moves all the time.
-    let mut tick = tokio::time::interval(Duration::from_millis(200));
+    let mut tick = tokio::time::interval(Duration::from_millis(500));
     for _ in 0..10 {
         tick.tick().await;
         client.write("x").await;

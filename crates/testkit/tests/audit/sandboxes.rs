@@ -131,7 +131,7 @@ async fn what_the_server_does_by_itself_is_its_own() {
     let create = server.request(Method::POST, "/v1/sandboxes");
     let created = entry_of(&server, "create", create.json(&TestServer::good_create())).await;
     let id = created["object"]["id"].as_str().unwrap().to_owned();
-    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_millis(300);
+    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(2);
     let renew = server.request(
         Method::POST,
         &format!("/v1/sandboxes/{id}/renew-expiration"),
@@ -242,7 +242,7 @@ async fn an_expiry_that_a_restart_repeats_has_one_entry() {
         remove_fails: Some("busy".to_owned()),
         ..Faults::default()
     });
-    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_millis(300);
+    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(2);
     let path = format!("/v1/sandboxes/{id}/renew-expiration");
     let renew = server.request(Method::POST, &path);
     let renewed = answer(renew.json(&json!({"expiresAt": soon.to_string()}))).await;

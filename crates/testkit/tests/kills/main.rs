@@ -401,13 +401,6 @@ fn everything_that_is_due_stays_until_the_hold_is_back(lose: impl Fn(&World, boo
         let [deleted, due, stuck] = made.as_slice() else {
             panic!("{made:?}");
         };
-        let soon = jiff::Timestamp::now() + Duration::from_secs(2);
-        let id = due.as_str().into();
-        server
-            .service
-            .renew(&id, WireTime::new(soon))
-            .await
-            .unwrap();
         world.sim.set_faults(Faults {
             remove_fails: Some("busy".to_owned()),
             ..Faults::default()
@@ -426,6 +419,13 @@ fn everything_that_is_due_stays_until_the_hold_is_back(lose: impl Fn(&World, boo
         let failing = failing.await.unwrap();
         let existing = async || world.sim.sandboxes();
         wait_until("all containers", existing, |seen| seen.len() == 5).await;
+        let soon = jiff::Timestamp::now() + Duration::from_secs(2);
+        let id = due.as_str().into();
+        server
+            .service
+            .renew(&id, WireTime::new(soon))
+            .await
+            .unwrap();
 
         lose(&world, true);
         let before = world.destroying.load(SeqCst);
@@ -584,7 +584,7 @@ async fn counting_execd(address: SocketAddr, body: String) -> (Arc<AtomicUsize>,
             if stream.read(&mut head).await.is_ok() {
                 count.fetch_add(1, SeqCst);
                 // Long enough for the other requests to arrive.
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                tokio::time::sleep(Duration::from_millis(400)).await;
                 let _ = stream.write_all(answer.as_bytes()).await;
             }
         }

@@ -129,15 +129,14 @@ fn check(world: &World, act: Act, known: &(Option<String>, bool)) {
             }
             Act::Restore => {
                 assert_eq!(ready.len(), 1, "{seen:?}");
-                let sandboxes = sandboxes(&server).await;
-                // The source, and what was restored.
-                let existing = world
-                    .sim
-                    .sandboxes()
-                    .iter()
-                    .map(ToString::to_string)
-                    .collect();
-                assert_eq!(sandboxes, existing);
+                // The source, and what was restored. An unanswered create may end only now.
+                let both = async || {
+                    let existing = world.sim.sandboxes();
+                    let existing: BTreeSet<_> = existing.iter().map(ToString::to_string).collect();
+                    (sandboxes(&server).await, existing)
+                };
+                let is_same = |(listed, existing): &(_, _)| listed == existing;
+                let (sandboxes, _) = wait_until("list and runtime agree", both, is_same).await;
                 assert!(id.iter().all(|id| sandboxes.contains(id)), "{sandboxes:?}");
                 assert!(sandboxes.len() <= 2 && (!is_done || sandboxes.len() == 2));
             }

@@ -16,6 +16,8 @@ async fn what_happened_while_no_server_ran_is_found_at_the_start() {
     let added = stage.subscribe(&receiver).await;
     let (removed, ended) = (stage.create().await, stage.create().await);
     arrived(&receiver, 4).await;
+    // An attempt whose end is not stored is repeated.
+    stage.until(&added, "delivered", 1).await;
     let stage = stage
         .restart(OPEN, async |sim| {
             sim.vanish(&removed.as_str().into()).await;

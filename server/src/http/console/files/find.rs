@@ -257,7 +257,7 @@ mod tests {
 
     #[tokio::test]
     async fn all_files_share_one_deadline() {
-        let within = Duration::from_millis(200);
+        let within = Duration::from_secs(2);
         let replaced = replaced(&["/srv/slow", "/srv/z"], within).await;
         assert_eq!((replaced.files, replaced.places), (0, 0));
         let failed = [
