@@ -4,21 +4,25 @@
     reason = "a test helper that cannot go on fails the test"
 )]
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
 use osb_service::Supervisor;
 use osb_testkit::{API_KEY, TestServer, running_at};
 use reqwest::{Client, Response, redirect::Policy};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
 };
 
 /// Address of the sandboxes.
 const INSIDE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 83));
 const CONFIG: &str = "[console]\npreview_address = '127.0.0.1:0'\n";
 
-/// A program that answers with the head of the request, and tries to set cookies and more.
+/// A program that answers with the head of the request, and tries to set cookies and more. After an upgrade
+/// to `echo` it sends back what comes.
 async fn mirror(tasks: &Supervisor) -> SocketAddr {
     let listener = TcpListener::bind((INSIDE, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -32,6 +36,14 @@ async fn mirror(tasks: &Supervisor) -> SocketAddr {
                         Ok(1..) => {}
                         Ok(0) | Err(_) => return,
                     }
+                }
+                if head.windows(b": echo".len()).any(|part| part == b": echo") {
+                    let switched = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n\
+                                    Upgrade: echo\r\n\r\n";
+                    let _ = stream.write_all(switched.as_bytes()).await;
+                    let (mut read, mut write) = stream.split();
+                    let _ = tokio::io::copy(&mut read, &mut write).await;
+                    return;
                 }
                 let answer = format!(
                     "HTTP/1.1 200 OK\r\nSet-Cookie: osb_preview=stolen\r\nSet-Cookie: a=b\r\n\
@@ -108,6 +120,30 @@ impl Listener<'_> {
         };
         headers.iter().fold(request, with).send().await.unwrap()
     }
+
+    /// A connection that the program echoes.
+    async fn tunnel(&self, pass: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let host = &self.host;
+        let head = format!(
+            "GET / HTTP/1.1\r\nHost: {host}\r\nCookie: {pass}\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\n") {
+            assert_ne!(stream.read_buf(&mut answer).await.unwrap(), 0);
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 101"), "{answer:?}");
+        echoed(&mut stream).await;
+        stream
+    }
+}
+
+async fn echoed(stream: &mut TcpStream) {
+    stream.write_all(b"ping").await.unwrap();
+    let mut answer = [0; 4];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"ping");
 }
 
 #[tokio::test]
@@ -283,7 +319,8 @@ async fn a_preview_ends_with_the_session_that_opened_it() {
         let path = &led["http://".len()..];
         let pass = cookie(&listener.get(&path[path.find('/').unwrap()..], &[]).await);
         assert_eq!(listener.get("/", &[("cookie", &pass)]).await.status(), 200);
-        open.push((listener, pass));
+        let tunnel = listener.tunnel(&pass).await;
+        open.push((listener, pass, tunnel));
     }
     let leaves = &browsers[0];
     let logout = leaves
@@ -292,15 +329,20 @@ async fn a_preview_ends_with_the_session_that_opened_it() {
     let logout = logout.header("cookie", &leaves.cookie);
     let logout = logout.header("sec-fetch-site", "same-origin");
     assert_eq!(logout.send().await.unwrap().status(), 303);
-    let (listener, pass) = &open[0];
+    let (listener, pass, tunnel) = &mut open[0];
+    let mut rest = Vec::new();
+    let ended = tunnel.read_to_end(&mut rest);
+    let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
+    ended.expect("the connection ends, too").unwrap();
     let mut answers = 0;
     while listener.get("/", &[("cookie", pass)]).await.status() != 403 {
         answers += 1;
         assert!(answers < 10_000, "it goes on");
         tokio::task::yield_now().await;
     }
-    let (listener, pass) = &open[1];
+    let (listener, pass, tunnel) = &mut open[1];
     assert_eq!(listener.get("/", &[("cookie", pass)]).await.status(), 200);
+    echoed(tunnel).await;
     server.stop().await;
     tasks.stop();
 }

@@ -7,18 +7,30 @@ use super::super::gate::Permit;
 use crate::sandbox::{Service, endpoint::Answering};
 
 /// Room for an exchange with a sandbox, until it is over.
-pub(super) struct Held {
+pub(super) struct Held<T = ()> {
     permit: Permit,
     service: Service,
+    /// What else is held.
+    _also: T,
 }
 
 impl Held {
     pub(super) fn new(permit: Permit, service: Service) -> Self {
-        Self { permit, service }
+        Self::with(permit, service, ())
     }
 }
 
-impl CountSilence for Held {
+impl<T> Held<T> {
+    pub(super) fn with(permit: Permit, service: Service, also: T) -> Self {
+        Self {
+            permit,
+            service,
+            _also: also,
+        }
+    }
+}
+
+impl<T: Send + Sync> CountSilence for Held<T> {
     fn silence(&self) -> Silence {
         let sandbox = self.permit.sandbox();
         match sandbox.map_or(Answering::Gone, |id| self.service.answering(id)) {

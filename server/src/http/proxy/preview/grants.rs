@@ -4,13 +4,14 @@
 use std::{
     collections::{HashMap, HashSet},
     fmt::Write as _,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
 use rand::RngExt;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::{identity::Principal, preview_origin::Site};
 
@@ -22,22 +23,26 @@ pub(super) const PASS: Duration = Duration::from_secs(3600);
 const MOST: usize = 4096;
 
 /// What a ticket or a pass is for.
-#[derive(Clone, Debug)]
-struct Grant {
+#[derive(Debug)]
+pub(super) struct Grant {
     site: Site,
-    principal: Arc<Principal>,
+    /// Whose it is.
+    pub(super) principal: Arc<Principal>,
     /// Public id of the console's session that it came from.
     session: String,
     until: Instant,
+    /// Cancelled when the session or what the principal may do ends. An exchange may last longer than the
+    /// pass that admitted it.
+    pub(super) ended: CancellationToken,
 }
 
 impl Grant {
     fn holds(&self, now: Instant) -> bool {
-        self.until > now && !self.principal.validity.ended().is_cancelled()
+        self.until > now && !self.ended.is_cancelled()
     }
 }
 
-type Secrets = HashMap<[u8; 32], Grant>;
+type Secrets = HashMap<[u8; 32], Arc<Grant>>;
 
 /// All tickets and passes. They end with the process.
 #[derive(Debug, Default)]
@@ -49,6 +54,17 @@ pub(super) struct Grants {
 struct Kept {
     tickets: Secrets,
     passes: Secrets,
+    /// Those that exchanges hold, and those above.
+    held: Vec<Weak<Grant>>,
+}
+
+impl Kept {
+    fn hold(&mut self, grant: Grant) -> Arc<Grant> {
+        self.held.retain(|grant| grant.strong_count() > 0);
+        let grant = Arc::new(grant);
+        self.held.push(Arc::downgrade(&grant));
+        grant
+    }
 }
 
 impl Grants {
@@ -56,11 +72,14 @@ impl Grants {
     pub(super) fn ticket(&self, site: Site, principal: Arc<Principal>, session: &str) -> String {
         let grant = Grant {
             site,
+            ended: principal.validity.ended().child_token(),
             principal,
             session: session.to_owned(),
             until: Instant::now() + TICKET,
         };
-        add(&mut self.kept().tickets, grant)
+        let mut kept = self.kept();
+        let grant = kept.hold(grant);
+        add(&mut kept.tickets, grant)
     }
 
     /// Exchanges a ticket for a pass, once and only at its site.
@@ -71,27 +90,38 @@ impl Grants {
         if grant.site != *site || !grant.holds(now) {
             return None;
         }
-        let until = now + PASS;
-        Some(add(&mut kept.passes, Grant { until, ..grant }))
+        let pass = kept.hold(Grant {
+            site: grant.site.clone(),
+            principal: Arc::clone(&grant.principal),
+            session: grant.session.clone(),
+            until: now + PASS,
+            ended: grant.ended.clone(),
+        });
+        Some(add(&mut kept.passes, pass))
     }
 
-    /// Whose pass for a site it is.
-    pub(super) fn admit(&self, pass: &str, site: &Site) -> Option<Arc<Principal>> {
+    /// What a pass for a site grants. An exchange holds it for as long as it lasts.
+    pub(super) fn admit(&self, pass: &str, site: &Site) -> Option<Arc<Grant>> {
         let kept = self.kept();
         let grant = kept.passes.get(&digest(pass))?;
-        (grant.site == *site && grant.holds(Instant::now())).then(|| Arc::clone(&grant.principal))
+        (grant.site == *site && grant.holds(Instant::now())).then(|| Arc::clone(grant))
     }
 
     /// Whether there is anything to end.
     pub(super) fn is_empty(&self) -> bool {
         let kept = self.kept();
-        kept.tickets.is_empty() && kept.passes.is_empty()
+        kept.held.iter().all(|grant| grant.strong_count() == 0)
     }
 
-    /// Ends what came from other sessions than these.
+    /// Ends what came from other sessions than these, and the exchanges that it admitted.
     pub(super) fn retain(&self, sessions: &HashSet<String>) {
         let mut kept = self.kept();
-        let is_open = |grant: &mut Grant| sessions.contains(&grant.session);
+        for grant in kept.held.iter().filter_map(Weak::upgrade) {
+            if !sessions.contains(&grant.session) {
+                grant.ended.cancel();
+            }
+        }
+        let is_open = |grant: &Grant| !grant.ended.is_cancelled();
         kept.tickets.retain(|_, grant| is_open(grant));
         kept.passes.retain(|_, grant| is_open(grant));
     }
@@ -102,7 +132,7 @@ impl Grants {
 }
 
 /// Keeps a grant under a new secret.
-fn add(secrets: &mut Secrets, grant: Grant) -> String {
+fn add(secrets: &mut Secrets, grant: Arc<Grant>) -> String {
     let now = Instant::now();
     secrets.retain(|_, grant| grant.holds(now));
     if secrets.len() >= MOST {

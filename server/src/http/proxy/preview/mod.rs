@@ -28,7 +28,7 @@ use osb_protocol::{SandboxId, error::code, headers, identity::Role};
 use osb_runtime::EXECD_PORT;
 use serde::Deserialize;
 
-use self::grants::{Grants, PASS};
+use self::grants::{Grant, Grants, PASS};
 use super::{
     super::{
         AppState, client,
@@ -173,17 +173,18 @@ async fn forward(State(state): State<PreviewState>, mut request: Request) -> Res
     }
     let passes = passes(request.headers());
     // Pages of the same domain may have set more cookies of this name.
-    let principal = passes
+    let grant = passes
         .into_iter()
         .find_map(|pass| grants.admit(pass, &site));
-    let Some(principal) = principal.filter(|it| it.role >= Role::Operator) else {
+    let Some(grant) = grant.filter(|it| it.principal.role >= Role::Operator) else {
         let why = "This preview is not open, or was opened more than an hour ago. Open it from the console.";
         return refuse(StatusCode::FORBIDDEN, why);
     };
     let app = &state.app;
     let record = app.unscoped.registry().get(&site.sandbox);
-    let record = record.filter(|it| principal.scope.contains(it.facts.origin.tenant.as_deref()));
-    match pass_on(app, &site, record, &principal, &mut request) {
+    let scope = &grant.principal.scope;
+    let record = record.filter(|it| scope.contains(it.facts.origin.tenant.as_deref()));
+    match pass_on(app, &site, record, grant, &mut request) {
         Ok((to, rules)) => match app.forwarder.forward(request, to, &rules).await {
             Ok(mut response) => {
                 guard(response.headers_mut());
@@ -203,7 +204,7 @@ fn pass_on(
     app: &AppState,
     site: &Site,
     record: Option<Arc<Record>>,
-    principal: &Arc<Principal>,
+    grant: Arc<Grant>,
     request: &mut Request,
 ) -> Result<(osb_forward::Target, HeaderRules), ApiError> {
     let target = app.unscoped.proxy_target(&site.sandbox, record, site.port);
@@ -223,8 +224,9 @@ fn pass_on(
     let permit = permit.map_err(ApiError::from)?;
     app.unscoped
         .note_access(&target.record, AccessSource::ServerProxy);
-    let lease = Lease::with_silence(Held::new(permit, app.unscoped.clone()));
-    let lease = lease.until(principal.validity.ended().clone());
+    let ended = grant.ended.clone();
+    let held = Held::with(permit, app.unscoped.clone(), grant);
+    let lease = Lease::with_silence(held).until(ended);
     request.extensions_mut().insert(lease);
     trace::pass_on(request.headers_mut());
     let client = client::take(request.extensions_mut());
