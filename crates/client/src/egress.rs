@@ -97,6 +97,6 @@ impl EgressClient {
     }
 }
 
-async fn answer<T: DeserializeOwned>(call: RequestBuilder) -> Result<T, Error> {
+async fn answer<T: DeserializeOwned + Send + 'static>(call: RequestBuilder) -> Result<T, Error> {
     http::json_within(call, ANSWER_MAX).await
 }

@@ -23,6 +23,9 @@ pub enum Error {
     /// The answer is not what the contract promises.
     #[error("unexpected answer of the server: {0}")]
     Unexpected(&'static str),
+    /// The answer is longer than this client reads, in bytes.
+    #[error("the answer is longer than {0} bytes")]
+    TooLong(usize),
     /// The body of the answer is not what the contract promises.
     #[error("the body of the answer cannot be decoded")]
     Body(#[source] serde_json::Error),
@@ -70,6 +73,7 @@ impl Error {
             Self::Api(error) => matches!(error.status.as_u16(), 429 | 502 | 503),
             Self::Transport(error) => error.is_connect() && !error.is_timeout(),
             Self::Unexpected(_)
+            | Self::TooLong(_)
             | Self::Body(_)
             | Self::Frame(_)
             | Self::WebSocket(_)

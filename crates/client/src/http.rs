@@ -10,6 +10,7 @@ use reqwest::{
     redirect,
 };
 use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
 use url::Url;
 
 use crate::{ApiError, Error};
@@ -21,6 +22,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Most bytes of an error body that are read.
 const ERROR_BODY_MAX: usize = 64 * 1024;
+
+/// Longest answer that many calls may read at the same time, in bytes.
+const SHORT: usize = 1 << 20;
+/// Turns of longer ones.
+static LONG_ONES: Semaphore = Semaphore::const_new(4);
 
 const USER_AGENT: &str = concat!("OpenSandbox-Rust-SDK/", env!("CARGO_PKG_VERSION"));
 
@@ -164,19 +170,33 @@ pub(crate) async fn json<T: DeserializeOwned>(request: RequestBuilder) -> Result
 }
 
 /// The same for an answer of at most `most` bytes, from a program that may not be what it should be.
-pub(crate) async fn json_within<T: DeserializeOwned>(
+/// Only a few long ones are read at a time.
+pub(crate) async fn json_within<T: DeserializeOwned + Send + 'static>(
     request: RequestBuilder,
     most: usize,
 ) -> Result<T, Error> {
     let mut response = send(request).await?;
     let mut body = BytesMut::new();
+    let mut turn = None;
     while let Some(chunk) = response.chunk().await? {
-        if body.len() + chunk.len() > most {
-            return Err(Error::Unexpected("it is too long"));
+        let length = body.len() + chunk.len();
+        if length > most {
+            return Err(Error::TooLong(most));
+        }
+        if length > SHORT && turn.is_none() {
+            turn = LONG_ONES.acquire().await.ok();
         }
         body.extend_from_slice(&chunk);
     }
-    serde_json::from_slice(&body).map_err(Error::Body)
+    if turn.is_none() {
+        return serde_json::from_slice(&body).map_err(Error::Body);
+    }
+    // It would keep others from this thread for a time.
+    let parsed = tokio::task::spawn_blocking(move || serde_json::from_slice(&body));
+    let parsed = parsed
+        .await
+        .map_err(|_| Error::Unexpected("it cannot be read"))?;
+    parsed.map_err(Error::Body)
 }
 
 /// Sends a request whose answer has no content.

@@ -17,7 +17,7 @@ use osb_protocol::{
 };
 use reqwest::{Method, Response, header};
 
-use super::ExecdClient;
+use super::{ExecdClient, answer};
 use crate::{Error, frames::FrameParser, http};
 
 /// Most bytes of each stream that [`ExecdClient::run_to_end`] keeps.
@@ -76,7 +76,7 @@ impl ExecdClient {
     /// # Errors
     /// See [`Error`]; 404 when it is unknown.
     pub async fn status(&self, id: &str) -> Result<CommandStatus, Error> {
-        http::json(
+        answer(
             self.service
                 .request(Method::GET, &["command", "status", id]),
         )
@@ -194,6 +194,13 @@ impl Events {
             ended: false,
             done: false,
         })
+    }
+
+    /// The same events, with an error instead of one of more than `most` bytes.
+    #[must_use]
+    pub fn within(mut self, most: usize) -> Self {
+        self.parser = FrameParser::with_limit(most);
+        self
     }
 
     /// Takes what the parser has and says whether there was anything.

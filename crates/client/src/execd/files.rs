@@ -18,7 +18,7 @@ use reqwest::{
     multipart::{Form, Part},
 };
 
-use super::ExecdClient;
+use super::{ExecdClient, answer};
 use crate::{Error, http};
 
 /// One file of an upload.
@@ -72,7 +72,7 @@ impl ExecdClient {
     /// # Errors
     /// See [`Error`]; 404 when one does not exist.
     pub async fn info(&self, paths: &[&str]) -> Result<BTreeMap<String, FileInfo>, Error> {
-        http::json(self.paths(Method::GET, &["files", "info"], paths)).await
+        answer(self.paths(Method::GET, &["files", "info"], paths)).await
     }
 
     /// Removes files. Those that do not exist are no error.
@@ -115,7 +115,7 @@ impl ExecdClient {
         replacements: &BTreeMap<String, Replacement>,
     ) -> Result<BTreeMap<String, Replaced>, Error> {
         let call = self.service.request(Method::POST, &["files", "replace"]);
-        http::json(call.query(&[("verbose", true)]).json(replacements)).await
+        answer(call.query(&[("verbose", true)]).json(replacements)).await
     }
 
     /// Files below `path` whose name matches a glob.
@@ -124,7 +124,7 @@ impl ExecdClient {
     /// See [`Error`].
     pub async fn search(&self, path: &str, pattern: &str) -> Result<Vec<FileInfo>, Error> {
         let call = self.service.request(Method::GET, &["files", "search"]);
-        http::json(call.query(&[("path", path), ("pattern", pattern)])).await
+        answer(call.query(&[("path", path), ("pattern", pattern)])).await
     }
 
     /// Entries below `path` by their names, and files by their content, within execd's limits. An
@@ -135,7 +135,7 @@ impl ExecdClient {
     pub async fn find(&self, path: &str, wanted: &Find) -> Result<Found, Error> {
         let call = self.service.request(Method::GET, &["files", "find"]);
         let limit = wanted.limit.to_string();
-        http::json(call.query(&[
+        answer(call.query(&[
             ("path", path),
             ("pattern", wanted.pattern.as_str()),
             ("text", wanted.text.as_str()),
@@ -170,7 +170,7 @@ impl ExecdClient {
     /// # Errors
     /// See [`Error`].
     pub async fn list(&self, path: &str, depth: u32) -> Result<Vec<FileInfo>, Error> {
-        http::json(self.listing(path, depth)).await
+        answer(self.listing(path, depth)).await
     }
 
     /// Entries of a directory, or of one that a link leads to, like [`Self::list`]; links have their
@@ -179,7 +179,7 @@ impl ExecdClient {
     /// # Errors
     /// See [`Error`].
     pub async fn list_links(&self, path: &str, depth: u32) -> Result<Vec<FileInfo>, Error> {
-        http::json(self.listing(path, depth).query(&[("links", "true")])).await
+        answer(self.listing(path, depth).query(&[("links", "true")])).await
     }
 
     fn listing(&self, path: &str, depth: u32) -> RequestBuilder {

@@ -7,7 +7,8 @@ mod ports;
 mod pty;
 
 use osb_protocol::{execd::metrics::Metrics, lifecycle::Endpoint};
-use reqwest::{Client, Method};
+use reqwest::{Client, Method, RequestBuilder};
+use serde::de::DeserializeOwned;
 
 use crate::{
     Error,
@@ -17,6 +18,9 @@ use crate::{
 pub use command::{Events, Logs, OUTPUT_MAX, Output};
 pub use files::{Download, Find, Portion, Upload};
 pub use pty::{Attach, ExecdSocket, PtyFrame, PtyInput, PtyOutput, SocketMessage};
+
+/// Longest answer that is read, in bytes: a list of some 100,000 files.
+const ANSWER_MAX: usize = 32 << 20;
 
 /// The execd of one sandbox. Clones share connections.
 #[derive(Clone, Debug)]
@@ -57,6 +61,11 @@ impl ExecdClient {
     /// # Errors
     /// See [`Error`].
     pub async fn metrics(&self) -> Result<Metrics, Error> {
-        http::json(self.service.request(Method::GET, &["metrics"])).await
+        answer(self.service.request(Method::GET, &["metrics"])).await
     }
+}
+
+/// Reads an answer of execd: the sandbox may have put another program in its place.
+async fn answer<T: DeserializeOwned + Send + 'static>(call: RequestBuilder) -> Result<T, Error> {
+    http::json_within(call, ANSWER_MAX).await
 }

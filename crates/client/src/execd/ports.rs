@@ -3,8 +3,8 @@
 use osb_protocol::execd::port::ListeningPort;
 use reqwest::Method;
 
-use super::ExecdClient;
-use crate::{Error, http};
+use super::{ExecdClient, answer};
+use crate::Error;
 
 impl ExecdClient {
     /// The TCP ports on which programs of the sandbox listen.
@@ -12,6 +12,6 @@ impl ExecdClient {
     /// # Errors
     /// See [`Error`]; 404 from an execd that does not know them.
     pub async fn ports(&self) -> Result<Vec<ListeningPort>, Error> {
-        http::json(self.service.request(Method::GET, &["ports"])).await
+        answer(self.service.request(Method::GET, &["ports"])).await
     }
 }

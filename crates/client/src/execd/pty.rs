@@ -26,7 +26,7 @@ use tokio_tungstenite::{
 /// A message of a terminal's WebSocket, not decoded.
 pub use tokio_tungstenite::tungstenite::Message as SocketMessage;
 
-use super::ExecdClient;
+use super::{ExecdClient, answer};
 use crate::{Error, http};
 
 /// Longest message taken: a replay has up to 1 MiB of output.
@@ -92,7 +92,7 @@ impl ExecdClient {
     /// See [`Error`].
     pub async fn create_pty(&self, new: &NewPty) -> Result<String, Error> {
         let call = self.service.request(Method::POST, &["pty"]);
-        let created: PtyCreated = http::json(call.json(new)).await?;
+        let created: PtyCreated = answer(call.json(new)).await?;
         Ok(created.session_id)
     }
 
@@ -101,7 +101,7 @@ impl ExecdClient {
     /// # Errors
     /// See [`Error`]; 404 when it is unknown.
     pub async fn pty_status(&self, id: &str) -> Result<PtyStatus, Error> {
-        http::json(self.service.request(Method::GET, &["pty", id])).await
+        answer(self.service.request(Method::GET, &["pty", id])).await
     }
 
     /// Ends a terminal session and its process.

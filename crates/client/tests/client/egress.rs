@@ -89,5 +89,5 @@ async fn an_answer_of_any_length_is_not_kept() {
     let long = get(async || "x".repeat(17 << 20));
     let client = client(Router::new().route("/decisions", long)).await;
     let error = client.decisions(0).await.unwrap_err();
-    assert!(matches!(error, Error::Unexpected(_)), "{error:?}");
+    assert!(matches!(error, Error::TooLong(_)), "{error:?}");
 }

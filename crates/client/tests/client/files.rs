@@ -10,6 +10,7 @@ use axum::{
 };
 use futures::{StreamExt, stream};
 use osb_client::{
+    Error,
     execd::{Find, Portion, Upload},
     protocol::execd::file::{Move, Permission, Replacement},
 };
@@ -147,6 +148,23 @@ async fn changes_are_sent_as_the_contract_says() {
     execd.make_directories(&permissions).await.unwrap();
     execd.delete_directories(&["/a"]).await.unwrap();
     assert!(execd.list("/a", 2).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_long_list_is_read_and_one_that_is_too_long_is_not() {
+    let entry = json!({
+        "path": format!("/{}", "x".repeat(1000)), "type": "file", "size": 1, "mode": 644,
+        "owner": "u", "group": "g", "modified_at": "2031-05-01T10:00:00Z",
+        "created_at": "2031-05-01T10:00:00Z",
+    });
+    let list = async move |RawQuery(query): RawQuery| {
+        let depth = query.unwrap().rsplit_once('=').unwrap().1.parse().unwrap();
+        format!("[{}]", vec![entry.to_string(); depth].join(","))
+    };
+    let execd = execd(Router::new().route("/directories/list", get(list))).await;
+    assert_eq!(execd.list("/a", 3000).await.unwrap().len(), 3000);
+    let endless = execd.list("/a", 40_000).await.unwrap_err();
+    assert!(matches!(endless, Error::TooLong(_)), "{endless}");
 }
 
 #[tokio::test]

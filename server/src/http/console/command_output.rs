@@ -26,6 +26,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, timeout};
 use super::execd::ExecdError;
 use crate::sandbox;
 
+/// Longest event that is passed on, in bytes: a command may print a line of any length.
+const EVENT_MAX: usize = 1 << 20;
+const TOO_LONG: &str = "The command printed a line of more than 1 MiB, which this page does not show. The command may go on.";
+const LOST: &str = "The connection to the sandbox broke. The command may go on.";
 /// Events that are passed on in one message at most.
 const BATCH: usize = 64;
 /// Interval of pings to the page.
@@ -75,7 +79,7 @@ pub(super) async fn launched(page: &mut WebSocket, execd: &ExecdClient, mut even
     };
     match timeout(ANSWER, run).await {
         Ok(Some(run)) => follow_log(page, execd, &run, Interrupts::Obeyed).await,
-        _ => lost(page).await,
+        _ => refuse(page, LOST).await,
     }
 }
 
@@ -96,8 +100,9 @@ fn is_gone(error: &ExecdError) -> bool {
     }
 }
 
-async fn lost(page: &mut WebSocket) {
-    let message = "The connection to the sandbox broke. The command may go on.".to_owned();
+/// Says why nothing more comes.
+async fn refuse(page: &mut WebSocket, why: &str) {
+    let message = why.to_owned();
     // The page may be gone already.
     let _ = send(page, &RunMessage::Refused { message }).await;
 }
@@ -278,7 +283,7 @@ pub(super) async fn pass_on(
     events: Events,
     obeys: Interrupts,
 ) {
-    let mut batches = events.ready_chunks(BATCH);
+    let mut batches = events.within(EVENT_MAX).ready_chunks(BATCH);
     let mut ping = interval_at(Instant::now() + PING, PING);
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = Instant::now();
@@ -290,6 +295,8 @@ pub(super) async fn pass_on(
             batch = batches.next() => {
                 let mut batch: Vec<_> = batch.unwrap_or_default();
                 let is_broken = batch.is_empty() || batch.iter().any(Result::is_err);
+                let is_long = |event: &Result<_, _>| matches!(event, Err(osb_client::Error::Frame(_)));
+                let is_too_long = batch.iter().any(is_long);
                 batch.retain(Result::is_ok);
                 for event in batch.iter().flatten() {
                     if event.kind == EventKind::Init {
@@ -306,8 +313,11 @@ pub(super) async fn pass_on(
                 if is_over {
                     return;
                 }
+                if is_too_long {
+                    return refuse(page, TOO_LONG).await;
+                }
                 if is_broken {
-                    return lost(page).await;
+                    return refuse(page, LOST).await;
                 }
             }
             message = page.recv() => match message {

@@ -92,7 +92,9 @@ impl Execds {
         match error {
             ExecdError::Domain(error) => answer_to(error, &self.service.vocabulary().codes),
             ExecdError::Refused(refusal) => (refusal.status, refusal.code.as_str()),
-            ExecdError::Unreachable(_) => (bad_gateway, code::BACKEND_CONNECTION_FAILED),
+            ExecdError::Unreachable(_) | ExecdError::TooLong(_) => {
+                (bad_gateway, code::BACKEND_CONNECTION_FAILED)
+            }
             ExecdError::Timeout(_) => (StatusCode::GATEWAY_TIMEOUT, code::BACKEND_TIMEOUT),
         }
     }
@@ -110,6 +112,9 @@ pub(super) enum ExecdError {
     /// It cannot be reached, or its answer makes no sense.
     #[error("execd cannot be reached")]
     Unreachable(#[source] osb_client::Error),
+    /// Its answer has too many bytes.
+    #[error("the answer of execd is longer than {} MiB: ask for less", .0 >> 20)]
+    TooLong(usize),
     /// It took too long.
     #[error("execd does not answer")]
     Timeout(#[from] Elapsed),
@@ -119,6 +124,7 @@ impl From<osb_client::Error> for ExecdError {
     fn from(error: osb_client::Error) -> Self {
         match error {
             osb_client::Error::Api(refusal) => Self::Refused(refusal),
+            osb_client::Error::TooLong(most) => Self::TooLong(most),
             other => Self::Unreachable(other),
         }
     }
@@ -129,7 +135,7 @@ impl ExecdError {
     pub(super) fn status(&self) -> Option<StatusCode> {
         match self {
             Self::Refused(refusal) => Some(refusal.status),
-            Self::Domain(_) | Self::Unreachable(_) | Self::Timeout(_) => None,
+            Self::Domain(_) | Self::Unreachable(_) | Self::TooLong(_) | Self::Timeout(_) => None,
         }
     }
 }

@@ -51,6 +51,7 @@ fn explained(error: ExecdError) -> String {
         ExecdError::Unreachable(_) => {
             "The sidecar that enforces the policy cannot be reached.".to_owned()
         }
+        ExecdError::TooLong(_) => "The sidecar's answer is too long to be read.".to_owned(),
         ExecdError::Timeout(_) => {
             "The sidecar that enforces the policy does not answer.".to_owned()
         }
