@@ -105,7 +105,7 @@ impl ServerInfo {
 }
 
 /// Why a role that only reads cannot change anything.
-pub(crate) const LOOKS_ONLY: &str = "Your role may look at sandboxes, and not change them.";
+pub const LOOKS_ONLY: &str = "Your role may look at sandboxes, and not change them.";
 
 /// Whether the page offers changes, see [`ServerInfo::may_change`].
 pub(crate) fn offers_changes() -> bool {

@@ -63,7 +63,12 @@ pub fn CreatePage() -> impl IntoView {
         },
     );
     let query = use_query();
-    let from = Memo::new(move |_| query.read().get("from").map(SandboxId::new));
+    // Nothing of it for who may not create.
+    let may_create = offers_changes();
+    let from = Memo::new(move |_| {
+        let from = query.read().get("from").map(SandboxId::new);
+        from.filter(|_| may_create)
+    });
     let original = Resource::new_blocking(
         move || from.get(),
         |from| async move {

@@ -161,6 +161,10 @@ impl Service {
     /// Notes that a command of a sandbox began or ended, so that tabs which follow its commands show it
     /// at once.
     pub fn note_command(&self, id: &SandboxId) {
+        // Otherwise nothing would ever forget the sandbox.
+        if !self.has_commands() {
+            return;
+        }
         self.inner.command_reports.of(id).news.notify_one();
     }
 

@@ -308,11 +308,15 @@ impl Service {
         matches!(updated, Some(Ok(_)))
     }
 
+    /// Changes what the container does. What is known already is no news, such as the next of many
+    /// processes that the kernel ends because of the memory limit.
     fn alter(&self, id: &SandboxId, change: impl FnOnce(&mut Facts)) {
+        let seen = |facts: &Facts| (facts.phase, facts.out_of_memory, facts.lost);
         // An unknown sandbox was removed just now.
-        let _ = self.change(id, |facts| {
+        let _ = self.inner.registry.update(id, |facts| {
+            let before = seen(facts);
             change(facts);
-            Ok(())
+            (seen(facts) != before).then_some(()).ok_or(())
         });
     }
 

@@ -20,6 +20,7 @@ use tracing::info;
 use super::{
     Change, EndpointQuery, Error, Execd, Facts, ForeignFiles, Hosts, Inner, Limits, ListQuery,
     Page, Record, Registry, RuntimeHealth, Service, Unanswered,
+    diagnostics::without_tokens,
     endpoint::{self, Answering, Target},
     lifecycle::{IdSource, REMOVALS},
     pools::instead_of_member,
@@ -303,7 +304,7 @@ impl Service {
     /// Replaces, adds and (with `None`) deletes metadata entries (contract: lifecycle §5.5).
     ///
     /// # Errors
-    /// When an entry breaks the label grammar or the sandbox is gone.
+    /// When an entry breaks the label grammar, all entries are too long, or the sandbox is gone.
     pub async fn patch_metadata(
         &self,
         id: &SandboxId,
@@ -323,6 +324,7 @@ impl Service {
                     None => metadata.remove(&key),
                 };
             }
+            validate::patched_metadata(&metadata, record.facts.metadata())?;
             let change = Amendment {
                 metadata: Some(metadata),
                 ..Amendment::default()
@@ -480,13 +482,15 @@ impl Service {
         endpoint::for_execd(&*self.inner.runtime, &self.inner.hosts, facts)
     }
 
-    /// The last lines that the sandbox's own command wrote.
+    /// The last lines that the sandbox's own command wrote, without the sandbox's tokens.
     ///
     /// # Errors
     /// When the sandbox does not exist or the runtime fails.
     pub async fn log_tail(&self, id: &SandboxId, lines: usize) -> Result<Vec<String>, Error> {
-        self.known(id)?;
-        Ok(self.inner.runtime.log_tail(id, lines).await?)
+        let record = self.known(id)?;
+        let tail = self.inner.runtime.log_tail(id, lines).await?;
+        let masked = tail.into_iter().map(|line| without_tokens(&record, line));
+        Ok(masked.collect())
     }
 
     /// Receives changes from now on.

@@ -14,7 +14,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use bollard::Docker;
+use bollard::{Docker, models::EventMessage};
 use futures::future::BoxFuture;
 use jiff::SignedDuration;
 use osb_protocol::WireTime;
@@ -147,6 +147,9 @@ async fn follow_synced(
             event = windows.next() => event.map_err(WatchEnd::Lost)?,
         };
         if listing.is_some() {
+            if is_repeated(&event, &held) {
+                continue;
+            }
             if held.len() == BUFFER {
                 return Err(WatchEnd::Lost("too many events while listing".to_owned()));
             }
@@ -165,6 +168,18 @@ async fn follow_synced(
             }
         }
     }
+}
+
+/// Whether the last event of this container that waits says the same. A sandbox may run out of memory many
+/// times a second.
+fn is_repeated(event: &EventMessage, held: &VecDeque<EventMessage>) -> bool {
+    let container = |event: &EventMessage| event.actor.as_ref()?.id.clone();
+    let is_memory = |event: &EventMessage| event.action.as_deref() == Some("oom");
+    let last = || {
+        let mut newest_first = held.iter().rev();
+        newest_first.find(|other| container(other) == container(event))
+    };
+    is_memory(event) && last().is_some_and(is_memory)
 }
 
 fn no_answer() -> WatchEnd {
@@ -222,6 +237,7 @@ fn list(runtime: &DockerRuntime, clock: EngineClock) -> BoxFuture<'_, Listed> {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use bollard::models::EventActor;
     use serde_json::json;
 
     use super::*;
@@ -293,6 +309,30 @@ mod tests {
             .await;
             let [reason] = reasons(&engine).await;
             assert_eq!(reason, "the engine closed the connection");
+        }
+    }
+
+    #[test]
+    fn only_the_same_end_of_memory_is_repeated() {
+        let event = |container: &str, action: &str| EventMessage {
+            action: Some(action.to_owned()),
+            actor: Some(EventActor {
+                id: Some(container.to_owned()),
+                ..EventActor::default()
+            }),
+            ..EventMessage::default()
+        };
+        let held = [("a", "oom"), ("b", "oom"), ("b", "start"), ("c", "die")];
+        let held = held.map(|(container, action)| event(container, action));
+        for (container, action, is) in [
+            ("a", "oom", true),
+            ("b", "oom", false),
+            ("c", "oom", false),
+            ("d", "oom", false),
+            ("c", "die", false),
+        ] {
+            let found = is_repeated(&event(container, action), &held.clone().into());
+            assert_eq!(found, is, "{container} {action}");
         }
     }
 

@@ -11,9 +11,9 @@ use osb_app::{
     error::ConsoleError,
     live::{LogLine, LogStream},
     view::{
-        BulkAct, BulkEnd, BulkResult, Diagnosis, DiagnosisEvent, HostImage, HostImages, Original,
-        Overview, PortAddress, SandboxDetail, SandboxRow, ServerInfo, StageState, TemplateBuilds,
-        extends, is_alive,
+        BulkAct, BulkEnd, BulkResult, Diagnosis, DiagnosisEvent, HostImage, HostImages, LOOKS_ONLY,
+        Original, Overview, PortAddress, SandboxDetail, SandboxRow, ServerInfo, StageState,
+        TemplateBuilds, extends, is_alive,
     },
 };
 use osb_protocol::{
@@ -110,6 +110,7 @@ impl Domains {
             service: service.noting(noted.0.clone()),
             daemons,
             noted,
+            may_change: principal.role >= Role::Operator,
             sees_host: principal.scope == Scope::All && principal.role >= Role::Operator,
             memory: Memory::of_request(),
         })
@@ -121,6 +122,7 @@ impl Domains {
             service: self.service.within(scope),
             daemons: None,
             noted: Noted::default(),
+            may_change: false,
             sees_host: false,
             memory: Memory::default(),
         })
@@ -180,6 +182,8 @@ struct Domain {
     daemons: Option<Daemons>,
     /// The act of the request.
     noted: Noted,
+    /// Whether the caller's role allows changes.
+    may_change: bool,
     /// Whether the caller may know what else is on the host.
     sees_host: bool,
     /// What the request has read.
@@ -209,6 +213,7 @@ impl Domain {
             service: self.service.clone().noting(act.clone()),
             daemons: None,
             noted: Noted(act),
+            may_change: self.may_change,
             sees_host: self.sees_host,
             memory: Memory::default(),
         }
@@ -326,6 +331,11 @@ impl ConsoleBackend for Domain {
     }
 
     async fn original(&self, id: &SandboxId) -> Result<Original, ConsoleError> {
+        // The form is a page, which others may see as well.
+        if !self.may_change {
+            let message = LOOKS_ONLY.to_owned();
+            return Err(ConsoleError::Refused { message });
+        }
         let read = async {
             let original = originals::read(&self.service, self.daemons.as_ref(), id).await;
             original.map_err(refused)

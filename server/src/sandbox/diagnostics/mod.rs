@@ -221,9 +221,10 @@ impl Service {
 
 /// Masks the sandbox's own tokens, whatever put them into a text: a program that prints its settings, a
 /// health check, or an error of the engine. Users who may only read diagnostics do not have them.
-fn without_tokens(record: &Record, mut text: String) -> String {
+pub(super) fn without_tokens(record: &Record, mut text: String) -> String {
     let origin = &record.facts.origin;
-    for token in [&origin.token, &origin.secure_access].into_iter().flatten() {
+    let tokens = [&origin.token, &origin.secure_access, &origin.egress_token];
+    for token in tokens.into_iter().flatten() {
         let token = token.expose_secret();
         if !token.is_empty() && text.contains(token) {
             text = text.replace(token, MASK);

@@ -38,6 +38,10 @@ use super::{Error, StorageRules};
 const REPORTED: usize = 64;
 /// Longest argument and longest `NAME=value` that Linux passes to a program, in bytes.
 const ARGUMENT_MAX: usize = (128 << 10) - 1;
+/// Longest entry point, in bytes without the ends of its words.
+const ENTRYPOINT_MAX: usize = 192 << 10;
+/// Longest metadata, and longest extensions, in bytes.
+const MAP_MAX: usize = 64 << 10;
 
 /// What the rules depend on.
 #[derive(Clone, Debug)]
@@ -168,6 +172,17 @@ pub fn metadata_patch(patch: &BTreeMap<String, Option<String>>) -> Result<(), Er
         }
     }
     Ok(())
+}
+
+/// Checks metadata that a patch has made. What was longer before may stay so.
+///
+/// # Errors
+/// When it is too long in all.
+pub fn patched_metadata(
+    metadata: &BTreeMap<String, String>,
+    former: &BTreeMap<String, String>,
+) -> Result<(), Error> {
+    rules::total_size("metadata", metadata, Some(rules::size_of(former)))
 }
 
 #[cfg(test)]

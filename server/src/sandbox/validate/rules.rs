@@ -13,7 +13,7 @@ use osb_runtime::{
     CreateSpec, Expiry, NetworkPolicy, Origin, SERVER_VARIABLES, Source, new_id, new_token,
 };
 
-use super::{ARGUMENT_MAX, Rules, claimed, network_policy, volumes};
+use super::{ARGUMENT_MAX, ENTRYPOINT_MAX, MAP_MAX, Rules, claimed, network_policy, volumes};
 use crate::sandbox::{Error, lifecycle::now};
 
 const RENEW_EXTEND: &str = "access.renew.extend.seconds";
@@ -105,6 +105,12 @@ pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<Creat
             .into_iter()
             .map(Error::from),
     );
+    for (field, map) in [
+        ("metadata", &request.metadata),
+        ("extensions", &request.extensions),
+    ] {
+        broken.note(total_size(field, map, None));
+    }
     let platform = request.platform.as_ref();
     let platform = platform.map(|given| normalise_platform(given, rules, &mut broken));
     let created_at = now();
@@ -284,6 +290,26 @@ fn isolation(extensions: &BTreeMap<String, String>, rules: &Rules) -> Result<boo
     }
 }
 
+/// Checks the length of all entries of a map together: each change of a sandbox is sent with them to all who
+/// watch. A map may stay `former` bytes long.
+pub(super) fn total_size(
+    field: &str,
+    map: &BTreeMap<String, String>,
+    former: Option<usize>,
+) -> Result<(), Error> {
+    let size = size_of(map);
+    if size <= MAP_MAX.max(former.unwrap_or_default()) {
+        return Ok(());
+    }
+    let rule = format!("must not be longer than {MAP_MAX} bytes in all, names included");
+    Err(Error::rule(field, rule))
+}
+
+/// Length of all entries of a map, in bytes.
+pub(super) fn size_of(map: &BTreeMap<String, String>) -> usize {
+    map.iter().map(|(key, value)| key.len() + value.len()).sum()
+}
+
 pub(super) fn entrypoint(given: Option<Vec<String>>) -> Result<Vec<String>, Error> {
     let words = given.unwrap_or_default();
     let Some(first) = words.first() else {
@@ -298,6 +324,10 @@ pub(super) fn entrypoint(given: Option<Vec<String>>) -> Result<Vec<String>, Erro
     if let Some(index) = words.iter().position(|word| word.len() > ARGUMENT_MAX) {
         let rule = format!("must not be longer than {ARGUMENT_MAX} bytes");
         return Err(Error::rule(format!("entrypoint.{index}"), rule));
+    }
+    if words.iter().map(String::len).sum::<usize>() > ENTRYPOINT_MAX {
+        let rule = format!("must not be longer than {ENTRYPOINT_MAX} bytes in all");
+        return Err(Error::rule("entrypoint", rule));
     }
     // A single word with a space is a command line (contract: lifecycle §17.4).
     if words.len() == 1 && first.contains(' ') {

@@ -173,6 +173,7 @@ fn checked(
     rules::environment(&values.collect(), &mut broken);
     let metadata = request.metadata.unwrap_or_default();
     broken.add(labels::check_all(&metadata).into_iter().map(Error::from));
+    broken.note(rules::total_size("metadata", &metadata, None));
     match recipe {
         Some(recipe) if broken.0.is_empty() => Ok(NewTemplate {
             spec: TemplateSpec {

@@ -23,6 +23,8 @@ use crate::{identity::Scope, sandbox::Service};
 
 /// Most topics followed at once. Each holds a few hundred KiB, and a connection to the engine.
 const FOLLOWERS: usize = 256;
+/// Most of them for users of one tenant, so that others find room.
+const OF_TENANT: usize = 64;
 
 /// The followers of all tabs.
 pub(super) struct Followers {
@@ -38,6 +40,8 @@ type Key = (Topic, Option<Arc<str>>);
 
 struct Open {
     follower: Arc<dyn Source>,
+    /// Tenant of who began to follow it.
+    tenant: Option<Arc<str>>,
     tabs: usize,
     stop: CancellationToken,
 }
@@ -91,7 +95,7 @@ impl Followers {
         };
         let key = (topic.clone(), tenant);
         let mut open = self.open();
-        let is_full = open.len() >= FOLLOWERS;
+        let is_full = !has_room(&open, topic, scope);
         let follower = match open.get_mut(&key) {
             Some(follower) => follower,
             None if is_full => return None,
@@ -167,6 +171,7 @@ impl Followers {
         };
         Some(Open {
             follower,
+            tenant: scope.tenant().map(Arc::from),
             tabs: 0,
             stop,
         })
@@ -193,4 +198,14 @@ impl Followers {
     pub(super) fn count(&self) -> usize {
         self.open().len()
     }
+}
+
+/// Whether users of a scope may follow one more topic. What all tabs of a tenant share always has room.
+fn has_room(open: &HashMap<Key, Open>, topic: &Topic, scope: &Scope) -> bool {
+    if matches!(topic, Topic::Overview | Topic::Events) {
+        return true;
+    }
+    let is_own = |other: &&Open| other.tenant.as_deref() == scope.tenant();
+    let is_within = scope.tenant().is_none() || open.values().filter(is_own).count() < OF_TENANT;
+    is_within && open.len() < FOLLOWERS
 }

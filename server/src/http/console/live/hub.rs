@@ -1,7 +1,7 @@
 //! Turns changes of the registry into frames, once for all tabs.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -21,6 +21,7 @@ use tokio::sync::{
 use super::{
     super::backend::{self, Domains},
     followers::{Followers, Subscription},
+    recent::Recent,
     usage,
 };
 use crate::{
@@ -30,8 +31,6 @@ use crate::{
 
 /// Frames a tab may fall behind before it gets a snapshot.
 const BEHIND: usize = 256;
-/// Changes kept for tabs that come back after a short break.
-const RECENT: usize = 512;
 /// Rows in one message of the list. The connection of a tab keeps a buffer as large as its longest
 /// message: of a list of 5,000 at once, that was 1.5 MB for every tab.
 pub(super) const PART: usize = 100;
@@ -56,9 +55,24 @@ pub(super) struct SequencedChange {
 }
 
 impl SequencedChange {
+    #[cfg(test)]
+    pub(super) fn of_size(seq: u64, bytes: usize) -> Self {
+        Self {
+            id: SandboxId::new(""),
+            seq,
+            frame: "x".repeat(bytes).into(),
+            tenant: None,
+        }
+    }
+
     /// Whether the sandbox exists within a scope.
     pub(super) fn is_within(&self, scope: &Scope) -> bool {
         scope.contains(self.tenant.as_deref())
+    }
+
+    /// Length of the encoded change.
+    pub(super) fn bytes(&self) -> usize {
+        self.frame.len()
     }
 
     /// The change of the list as it is within a scope. Elsewhere it removes what was never there:
@@ -88,7 +102,7 @@ pub(in super::super) struct Hub {
 
 #[derive(Default)]
 struct Kept {
-    recent: VecDeque<Arc<SequencedChange>>,
+    recent: Recent,
     /// The encoded list of each scope at a sequence number, shared by tabs that fall behind together.
     lists: HashMap<Option<Arc<str>>, (u64, Parts)>,
     details: HashMap<SandboxId, (u64, Utf8Bytes)>,
@@ -139,10 +153,7 @@ impl Hub {
             tenant: change.tenant.clone(),
         });
         let mut kept = self.kept();
-        if kept.recent.len() == RECENT {
-            kept.recent.pop_front();
-        }
-        kept.recent.push_back(Arc::clone(&encoded));
+        kept.recent.push(Arc::clone(&encoded));
         // Sent under the lock, so that `subscribe` sees a change in exactly one of both.
         let _ = self.changes.send(encoded);
     }
@@ -164,16 +175,7 @@ impl Hub {
         if position.epoch != self.epoch {
             return None;
         }
-        let kept = self.kept();
-        let missed: Vec<_> = kept
-            .recent
-            .iter()
-            .filter(|change| change.seq > position.seq)
-            .cloned()
-            .collect();
-        let newest = kept.recent.back().map_or(position.seq, |change| change.seq);
-        let whole = missed.len() as u64 == newest.saturating_sub(position.seq);
-        whole.then_some(missed)
+        self.kept().recent.since(position.seq)
     }
 
     /// The whole list within a scope, in messages to send one after the other, and its position.

@@ -17,6 +17,7 @@ mod logs;
 mod metrics;
 mod overview;
 mod published;
+mod recent;
 mod socket;
 #[cfg(test)]
 mod tests;

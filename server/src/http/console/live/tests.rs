@@ -309,6 +309,28 @@ async fn changes_of_another_tenant_reach_a_tab_without_their_content() {
     assert!(hidden.as_str().contains(&seq), "{hidden}");
 }
 
+#[tokio::test]
+async fn one_tenant_leaves_room_for_what_others_follow() {
+    let console = Console::open().await;
+    let [one, other] = ["a", "b"].map(|tenant| Scope::of(Some(tenant)));
+    let hub = &console.state.hub;
+    let (mut held, mut refused) = (Vec::new(), 0);
+    for _ in 0..22 {
+        let id = create_within(&console, "a").await;
+        let topics = [Topic::Logs, Topic::Metrics, Topic::Commands];
+        for topic in topics.map(|topic| topic(id.clone())) {
+            match hub.follow(&topic, &one) {
+                Some((_, subscription)) => held.push(subscription),
+                None => refused += 1,
+            }
+        }
+    }
+    assert_eq!((held.len(), refused), (64, 2));
+    let id = create_within(&console, "b").await;
+    assert!(hub.follow(&Topic::Logs(id), &other).is_some());
+    assert!(hub.follow(&Topic::Overview, &one).is_some());
+}
+
 async fn create_within(console: &Console, tenant: &str) -> SandboxId {
     let body = json!({
         "image": { "uri": "debian:12" }, "entrypoint": ["sleep", "9"], "timeout": 600,

@@ -235,6 +235,22 @@ async fn created(runtime: &SimRuntime, made: &Answer) -> CreateSpec {
     spec.unwrap_or_else(|_| panic!("{}", made.body))
 }
 
+/// A page reads by itself what its server functions refuse to a role.
+#[tokio::test]
+async fn who_may_not_create_gets_nothing_of_an_original() {
+    let (_runtime, mut console, id) = with_secrets().await;
+    console.add_user(Role::ReadOnly, None).await;
+    console.sign_in("read_only", PASSWORD).await;
+    let page = console.get(&format!("/console/create?from={id}")).await;
+    assert_eq!(page.status(), StatusCode::OK);
+    for part in ["web-copy", "TOKEN", "it'\\''s"] {
+        assert!(!page.body.contains(part), "{part} in {}", page.body);
+    }
+    let form = format!("id={id}");
+    let read = console.call_function("sandboxes/original", &form).await;
+    assert_eq!(read.status(), StatusCode::FORBIDDEN);
+}
+
 #[tokio::test]
 async fn a_copy_takes_over_values_that_no_page_shows() {
     let (runtime, console, id) = with_secrets().await;

@@ -59,6 +59,37 @@ fn words_and_variables_fit_into_a_program_start() {
 }
 
 #[test]
+fn maps_and_words_have_a_total_length() {
+    // 1,024 entries of 64 bytes.
+    let full = |more: usize| -> serde_json::Map<String, Value> {
+        (0..1024 + more)
+            .map(|index| (format!("{index:08}"), json!("x".repeat(56))))
+            .collect()
+    };
+    for field in ["metadata", "extensions"] {
+        let place = format!("/{field}");
+        assert!(
+            request(&with(&place, json!(full(0))), &RULES).is_ok(),
+            "{field}"
+        );
+        let error = request(&with(&place, json!(full(1))), &RULES).unwrap_err();
+        assert_eq!(places(&error), [field]);
+    }
+    let words = |last: usize| {
+        json!([
+            "x".repeat(98_304),
+            "x".repeat(98_304 - last),
+            "x".repeat(last)
+        ])
+    };
+    assert!(request(&with("/entrypoint", words(1)), &RULES).is_ok());
+    let mut longer = words(1);
+    longer[2] = json!("xx");
+    let error = request(&with("/entrypoint", longer), &RULES).unwrap_err();
+    assert_eq!(places(&error), ["entrypoint"]);
+}
+
+#[test]
 fn only_a_line_of_several_words_is_read_like_a_shells() {
     for good in ["/bin/o'clock", "sh -c 'x y'", "\"quoted\""] {
         assert!(
