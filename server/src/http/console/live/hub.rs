@@ -12,7 +12,6 @@ use osb_app::{
 };
 use osb_protocol::SandboxId;
 use osb_service::Supervisor;
-use serde::Serialize;
 use tokio::sync::{
     broadcast::{self, error::RecvError},
     watch,
@@ -20,8 +19,8 @@ use tokio::sync::{
 
 use super::{
     super::backend::{self, Domains},
+    changes::{RecentChanges, SequencedChange, text},
     followers::{Followers, Subscription},
-    recent::Recent,
     usage,
 };
 use crate::{
@@ -42,53 +41,6 @@ const LISTS: usize = 64;
 /// Most sandboxes whose encoded detail is kept.
 const DETAILS: usize = 64;
 
-/// One change, ready to send.
-#[derive(Debug)]
-pub(super) struct SequencedChange {
-    /// The sandbox that changed.
-    pub(super) id: SandboxId,
-    /// Position in the stream of changes.
-    pub(super) seq: u64,
-    /// The encoded change of the list.
-    frame: Utf8Bytes,
-    tenant: Option<Arc<str>>,
-}
-
-impl SequencedChange {
-    #[cfg(test)]
-    pub(super) fn of_size(seq: u64, bytes: usize) -> Self {
-        Self {
-            id: SandboxId::new(""),
-            seq,
-            frame: "x".repeat(bytes).into(),
-            tenant: None,
-        }
-    }
-
-    /// Whether the sandbox exists within a scope.
-    pub(super) fn is_within(&self, scope: &Scope) -> bool {
-        scope.contains(self.tenant.as_deref())
-    }
-
-    /// Length of the encoded change.
-    pub(super) fn bytes(&self) -> usize {
-        self.frame.len()
-    }
-
-    /// The change of the list as it is within a scope. Elsewhere it removes what was never there:
-    /// pages take a hole in the numbers for a loss.
-    pub(super) fn frame_within(&self, scope: &Scope) -> Utf8Bytes {
-        if self.is_within(scope) {
-            return self.frame.clone();
-        }
-        text(&Frame::Delta {
-            topic: Topic::Sandboxes,
-            seq: self.seq,
-            data: RowChange::Removed(SandboxId::new("")),
-        })
-    }
-}
-
 /// Encodes frames for all tabs.
 pub(in super::super) struct Hub {
     service: Service,
@@ -102,7 +54,7 @@ pub(in super::super) struct Hub {
 
 #[derive(Default)]
 struct Kept {
-    recent: Recent,
+    recent: RecentChanges,
     /// The encoded list of each scope at a sequence number, shared by tabs that fall behind together.
     lists: HashMap<Option<Arc<str>>, (u64, Parts)>,
     details: HashMap<SandboxId, (u64, Utf8Bytes)>,
@@ -293,10 +245,4 @@ impl Hub {
         // Consistent after every operation, so a panic of another holder does no harm.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn text(frame: &impl Serialize) -> Utf8Bytes {
-    serde_json::to_string(frame)
-        .expect("maps have string keys, so this serialises")
-        .into()
 }

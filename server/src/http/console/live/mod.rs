@@ -9,6 +9,7 @@
 //! A change is encoded once for all tabs. A tab that lags behind the broadcast gets a snapshot
 //! instead, so slow tabs do not grow the server's memory.
 
+mod changes;
 mod commands;
 mod events;
 mod followers;
@@ -17,7 +18,6 @@ mod logs;
 mod metrics;
 mod overview;
 mod published;
-mod recent;
 mod socket;
 #[cfg(test)]
 mod tests;

@@ -22,10 +22,7 @@ use tokio::{
     time::{MissedTickBehavior, interval, timeout},
 };
 
-use super::{
-    followers::Subscription,
-    hub::{Hub, SequencedChange},
-};
+use super::{changes::SequencedChange, followers::Subscription, hub::Hub};
 use crate::identity::Principal;
 
 /// Most sandboxes one tab watches; a page watches one.
