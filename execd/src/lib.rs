@@ -85,6 +85,7 @@ pub mod ports;
 pub mod process;
 pub mod proxy;
 pub mod pty;
+mod removal;
 pub mod request;
 pub mod runtime_init;
 pub mod scratch;

@@ -11,7 +11,7 @@ use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
     fs::File,
-    io::{self, Read},
+    io::{self, Read, Seek, SeekFrom},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock, RwLock},
@@ -208,21 +208,42 @@ fn from_file(own: &Variables, links: Option<&LinkResolver>) -> Vec<(String, Stri
     let Some(path) = file_path(own) else {
         return Vec::new();
     };
-    let mut text = Vec::new();
-    let read =
-        open(&path, links).and_then(|file| file.take(limits::ENV_FILE).read_to_end(&mut text));
-    if let Err(error) = read {
-        // The file is missing until a client sets a variable, which needs no warning.
-        if error.kind() != io::ErrorKind::NotFound {
-            warn!(path = %path.display(), %error, "environment file ignored");
+    let text = match open(&path, links).and_then(read_end) {
+        Ok((text, is_cut)) => {
+            if is_cut {
+                let bytes = limits::ENV_FILE;
+                warn!(path = %path.display(), bytes, "only the end of the environment file is read");
+            }
+            text
         }
-        return Vec::new();
-    }
+        Err(error) => {
+            // The file is missing until a client sets a variable, which needs no warning.
+            if error.kind() != io::ErrorKind::NotFound {
+                warn!(path = %path.display(), %error, "environment file ignored");
+            }
+            return Vec::new();
+        }
+    };
     let parsed = file::parse(&String::from_utf8_lossy(&text), |name| own.text(name));
     for line in parsed.skipped {
         warn!(path = %path.display(), line, "entry of the environment file skipped");
     }
     parsed.variables
+}
+
+/// Reads a file, or its last lines if it is too long: entries are appended, and the last of a name counts.
+/// Returns whether it was too long.
+fn read_end(mut file: File) -> io::Result<(Vec<u8>, bool)> {
+    let length = file.metadata()?.len();
+    let skipped = length.saturating_sub(limits::ENV_FILE);
+    let mut text = Vec::new();
+    file.seek(SeekFrom::Start(skipped))?;
+    file.take(limits::ENV_FILE).read_to_end(&mut text)?;
+    if skipped > 0 {
+        let first = text.iter().position(|byte| *byte == b'\n');
+        text.drain(..first.map_or(text.len(), |end| end + 1));
+    }
+    Ok((text, skipped > 0))
 }
 
 /// Opens the environment file. Commands may replace it with a FIFO, which must not block, or with a

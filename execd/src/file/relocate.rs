@@ -19,6 +19,7 @@ use super::permission::Change;
 use crate::{
     error::{ApiError, ApiResult, client_message},
     kernel_path,
+    removal::{Closed, remove},
 };
 
 /// Deletes a file or a link; an absent one is no error.
@@ -61,7 +62,7 @@ pub(super) fn delete_tree(path: &Path) -> ApiResult<()> {
         return refuse("holds execd's working directory");
     }
     match path.symlink_metadata() {
-        Ok(meta) if meta.is_dir() => gone(path, fs::remove_dir_all(path)),
+        Ok(meta) if meta.is_dir() => gone(path, remove(path, Closed::Kept)),
         Ok(_) => gone(path, fs::remove_file(path)),
         Err(error) => gone(path, Err(error)),
     }
@@ -137,18 +138,10 @@ fn across(from: &Path, to: &Path) -> io::Result<()> {
     let copied = copy(from, &temporary).and_then(|()| Ok(rename_new(&temporary, to)?));
     if copied.is_err() {
         // A partial copy is useless, and the source is still complete.
-        let _partial = remove(&temporary);
+        let _partial = remove(&temporary, Closed::Kept);
         return copied;
     }
-    remove(from)
-}
-
-fn remove(path: &Path) -> io::Result<()> {
-    if path.symlink_metadata()?.is_dir() {
-        fs::remove_dir_all(path)
-    } else {
-        fs::remove_file(path)
-    }
+    remove(from, Closed::Kept)
 }
 
 /// Copies files, directories and links; keeps mode, owner and times as far as permitted.

@@ -44,6 +44,19 @@ pub(super) async fn start(
         Kind::Writable | Kind::Overlay { persist: true } => {}
     }
     quota::check(isolation).await?;
+    let (name, isolation) = ("start of an isolated run", isolation.clone());
+    let tasks = isolation.base.tasks.clone();
+    // Its end must be noted even if the client does not wait for its start.
+    let started = tasks.spawn(name, async move { launch(&isolation, session, code).await });
+    let started = started.await;
+    started.unwrap_or_else(|_| Err(ApiError::runtime("internal error")))
+}
+
+async fn launch(
+    isolation: &Isolation,
+    session: Arc<Session>,
+    code: Code,
+) -> ApiResult<IsolatedRunStarted> {
     let run = Arc::new(Background::new(&session.id));
     let busy = session.busy();
     admit(&session, &run)?;

@@ -9,7 +9,7 @@ use axum::{
 use osb_protocol::execd::isolated::{IsolatedChangesSettled, IsolatedDiff};
 use tracing::info;
 
-use super::{Isolation, commit, diff, session::Session, store::unavailable};
+use super::{Isolation, commit, diff, overlay::opaque, session::Session, store::unavailable};
 use crate::{
     blocking::blocking,
     error::{ApiError, ApiResult},
@@ -36,10 +36,11 @@ async fn of(session: &Session) -> ApiResult<IsolatedDiff> {
     if slots.is_empty() {
         return Err(ApiError::invalid("session has no upper directory"));
     }
+    let opaque = opaque(session.wanted.userns);
     blocking(move || {
         let mut found = IsolatedDiff::default();
         for (path, slot) in slots {
-            diff::diff(&slot.upper, &path, &mut found).map_err(|error| {
+            diff::diff(&slot.upper, &path, opaque, &mut found).map_err(|error| {
                 ApiError::runtime(format!("error comparing {}: {error}", path.display()))
             })?;
         }
@@ -105,6 +106,7 @@ async fn settled(isolation: &Isolation, session: &Arc<Session>, what: What) -> A
         return Ok(0);
     }
     let slots = session.slots();
+    let opaque = opaque(session.wanted.userns);
     let work = async || {
         blocking(move || {
             let failed = |error: std::io::Error| {
@@ -113,7 +115,7 @@ async fn settled(isolation: &Isolation, session: &Arc<Session>, what: What) -> A
             if what == What::Commit {
                 slots
                     .iter()
-                    .try_for_each(|(path, slot)| commit::apply(&slot.upper, path))
+                    .try_for_each(|(path, slot)| commit::apply(&slot.upper, path, opaque))
                     .map_err(failed)?;
             }
             // Cleared only after everything was applied, so that the commit can be retried.

@@ -15,90 +15,118 @@ use std::{
 
 use rustix::{
     fs::{
-        AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, chownat,
+        AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, chownat,
         fchmod, fchown, fgetxattr, futimens, makedev, mkdirat, mknodat, openat, readlinkat,
         renameat, statat, symlinkat, unlinkat, utimensat,
     },
     io::Errno,
 };
 
-/// Applies an upper directory to the lower one. Owner and mode of the two directories themselves
+use super::overlay::{check_depth, deep};
+use crate::removal::{Closed, DIRECTORY, names, remove_at};
+
+/// Applies an upper directory to the lower one. `opaque` is the attribute of directories that hide the
+/// lower ones. Owner and mode of the two directories themselves
 /// are excluded: the kernel took them from the session.
-pub(super) fn apply(upper: &Path, lower: &Path) -> io::Result<()> {
+pub(super) fn apply(upper: &Path, lower: &Path, opaque: &'static str) -> io::Result<()> {
     let open = |path: &Path| openat(CWD, path, DIRECTORY, Mode::empty());
-    directory(&open(upper)?, &open(lower)?, false)
+    let commit = Commit { opaque };
+    deep(|| commit.directory(&open(upper)?, &open(lower)?, false, 0))?
 }
 
-const DIRECTORY: OFlags = OFlags::DIRECTORY
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::RDONLY)
-    .union(OFlags::CLOEXEC);
+/// How a session's changes are read.
+struct Commit {
+    /// The attribute that marks an opaque directory.
+    opaque: &'static str,
+}
 
-/// Applies one directory; a new one has no entries to hide.
-fn directory(upper: &OwnedFd, lower: &OwnedFd, new: bool) -> io::Result<()> {
-    if !new && is_opaque(upper) {
-        for name in names(lower)? {
-            if statat(upper, &*name, AtFlags::SYMLINK_NOFOLLOW).is_err() {
-                remove(lower, &name)?;
+impl Commit {
+    /// Applies one directory; a new one has no entries to hide.
+    fn directory(
+        &self,
+        upper: &OwnedFd,
+        lower: &OwnedFd,
+        new: bool,
+        depth: usize,
+    ) -> io::Result<()> {
+        check_depth(depth)?;
+        if !new && self.is_opaque(upper) {
+            for name in names(lower)? {
+                if statat(upper, &*name, AtFlags::SYMLINK_NOFOLLOW).is_err() {
+                    remove(lower, &name)?;
+                }
             }
         }
+        for name in names(upper)? {
+            let now = statat(upper, &*name, AtFlags::SYMLINK_NOFOLLOW)?;
+            let failure = |error: io::Error| {
+                io::Error::new(error.kind(), format!("{}: {error}", name.to_string_lossy()))
+            };
+            self.entry(upper, lower, &name, &now, depth)
+                .map_err(failure)?;
+        }
+        Ok(())
     }
-    for name in names(upper)? {
-        let now = statat(upper, &*name, AtFlags::SYMLINK_NOFOLLOW)?;
-        let failure = |error: io::Error| {
-            io::Error::new(error.kind(), format!("{}: {error}", name.to_string_lossy()))
-        };
-        entry(upper, lower, &name, &now).map_err(failure)?;
-    }
-    Ok(())
-}
 
-fn entry(upper: &OwnedFd, lower: &OwnedFd, name: &CStr, now: &Stat) -> io::Result<()> {
-    let kind = FileType::from_raw_mode(now.st_mode);
-    if kind == FileType::CharacterDevice && now.st_rdev == makedev(0, 0) {
-        return remove(lower, name);
-    }
-    if kind == FileType::Directory {
-        let above = openat(upper, name, DIRECTORY, Mode::empty())?;
-        let (below, new) = match openat(lower, name, DIRECTORY, Mode::empty()) {
-            Ok(below) => (below, false),
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
-                remove(lower, name)?;
-                mkdirat(lower, name, Mode::RWXU)?;
-                (openat(lower, name, DIRECTORY, Mode::empty())?, true)
-            }
-            Err(errno) => return Err(errno.into()),
-        };
-        directory(&above, &below, new)?;
-        return look_like(&below, now);
-    }
-    let temporary = format!(".execd-commit-{}", uuid::Uuid::new_v4().simple());
-    let made = match kind {
-        FileType::RegularFile => copy(upper, lower, name, &temporary, now),
-        FileType::Symlink => readlinkat(upper, name, Vec::new())
-            .and_then(|target| symlinkat(target, lower, &temporary))
-            .map_err(io::Error::from)
-            .and_then(|()| own(lower, &temporary, now)),
-        FileType::Fifo => {
-            let mode = Mode::from_raw_mode(now.st_mode & 0o7777);
-            mknodat(lower, &temporary, FileType::Fifo, mode, 0)
+    fn entry(
+        &self,
+        upper: &OwnedFd,
+        lower: &OwnedFd,
+        name: &CStr,
+        now: &Stat,
+        depth: usize,
+    ) -> io::Result<()> {
+        let kind = FileType::from_raw_mode(now.st_mode);
+        if kind == FileType::CharacterDevice && now.st_rdev == makedev(0, 0) {
+            return remove(lower, name);
+        }
+        if kind == FileType::Directory {
+            let above = openat(upper, name, DIRECTORY, Mode::empty())?;
+            let (below, new) = match openat(lower, name, DIRECTORY, Mode::empty()) {
+                Ok(below) => (below, false),
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
+                    remove(lower, name)?;
+                    mkdirat(lower, name, Mode::RWXU)?;
+                    (openat(lower, name, DIRECTORY, Mode::empty())?, true)
+                }
+                Err(errno) => return Err(errno.into()),
+            };
+            self.directory(&above, &below, new, depth + 1)?;
+            return look_like(&below, now);
+        }
+        let temporary = format!(".execd-commit-{}", uuid::Uuid::new_v4().simple());
+        let made = match kind {
+            FileType::RegularFile => copy(upper, lower, name, &temporary, now),
+            FileType::Symlink => readlinkat(upper, name, Vec::new())
+                .and_then(|target| symlinkat(target, lower, &temporary))
                 .map_err(io::Error::from)
-                .and_then(|()| own(lower, &temporary, now))
+                .and_then(|()| own(lower, &temporary, now)),
+            FileType::Fifo => {
+                let mode = Mode::from_raw_mode(now.st_mode & 0o7777);
+                mknodat(lower, &temporary, FileType::Fifo, mode, 0)
+                    .map_err(io::Error::from)
+                    .and_then(|()| own(lower, &temporary, now))
+            }
+            // Sockets are useless to any process but their creator.
+            _ => return Ok(()),
+        };
+        let placed = made.and_then(|()| match renameat(lower, &temporary, lower, name) {
+            Err(Errno::ISDIR | Errno::NOTEMPTY | Errno::EXIST) => {
+                remove(lower, name)?;
+                Ok(renameat(lower, &temporary, lower, name)?)
+            }
+            placed => Ok(placed?),
+        });
+        if placed.is_err() {
+            let _absent = unlinkat(lower, &temporary, AtFlags::empty());
         }
-        // Sockets are useless to any process but their creator.
-        _ => return Ok(()),
-    };
-    let placed = made.and_then(|()| match renameat(lower, &temporary, lower, name) {
-        Err(Errno::ISDIR | Errno::NOTEMPTY | Errno::EXIST) => {
-            remove(lower, name)?;
-            Ok(renameat(lower, &temporary, lower, name)?)
-        }
-        placed => Ok(placed?),
-    });
-    if placed.is_err() {
-        let _absent = unlinkat(lower, &temporary, AtFlags::empty());
+        placed
     }
-    placed
+
+    fn is_opaque(&self, directory: &OwnedFd) -> bool {
+        let mut value = [0; 1];
+        fgetxattr(directory, self.opaque, &mut value) == Ok(1) && value == *b"y"
+    }
 }
 
 fn copy(
@@ -149,34 +177,5 @@ fn times(now: &Stat) -> Timestamps {
 
 /// Removes an entry with its contents; an absent one is no error.
 fn remove(directory: &OwnedFd, name: &CStr) -> io::Result<()> {
-    match unlinkat(directory, name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => return Ok(()),
-        Err(Errno::ISDIR | Errno::PERM) => {}
-        Err(errno) => return Err(errno.into()),
-    }
-    let inner = openat(directory, name, DIRECTORY, Mode::empty())?;
-    for name in names(&inner)? {
-        remove(&inner, &name)?;
-    }
-    Ok(unlinkat(directory, name, AtFlags::REMOVEDIR)?)
-}
-
-fn names(directory: &OwnedFd) -> io::Result<Vec<std::ffi::CString>> {
-    let mut names = Vec::new();
-    for entry in Dir::read_from(directory)? {
-        let entry = entry?;
-        if ![c".", c".."].contains(&entry.file_name()) {
-            names.push(entry.file_name().to_owned());
-        }
-    }
-    Ok(names)
-}
-
-fn is_opaque(directory: &OwnedFd) -> bool {
-    ["trusted.overlay.opaque", "user.overlay.opaque"]
-        .iter()
-        .any(|name| {
-            let mut value = [0; 1];
-            fgetxattr(directory, *name, &mut value) == Ok(1) && value == *b"y"
-        })
+    remove_at(directory.as_fd(), name, Closed::Kept)
 }

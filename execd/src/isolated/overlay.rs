@@ -3,12 +3,50 @@
 
 use std::{
     fs::Metadata,
+    io,
     os::unix::fs::{FileTypeExt, MetadataExt},
     path::Path,
 };
 
-/// Attributes of an opaque directory; user namespaces use the second.
-const OPAQUE: [&str; 2] = ["trusted.overlay.opaque", "user.overlay.opaque"];
+/// Levels of directories that are compared and applied. Programs choose how deep they nest them.
+const LEVELS: usize = 200;
+/// Stack for as many, in bytes.
+const STACK: usize = 8 << 20;
+
+/// The attribute of an opaque directory. In a session without a user namespace the kernel ignores the
+/// other one, which every process may set.
+pub(super) fn opaque(userns: bool) -> &'static str {
+    match userns {
+        true => "user.overlay.opaque",
+        false => "trusted.overlay.opaque",
+    }
+}
+
+/// Runs work that descends as deep as [`check_depth`] allows.
+///
+/// # Errors
+/// When no thread can be started for it.
+pub(super) fn deep<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK);
+        let thread = thread.spawn_scoped(scope, work)?;
+        thread
+            .join()
+            .map_err(|_| io::Error::other("internal error"))
+    })
+}
+
+/// Refuses what lies too deep.
+///
+/// # Errors
+/// Beyond [`LEVELS`].
+pub(super) fn check_depth(depth: usize) -> io::Result<()> {
+    if depth > LEVELS {
+        let text = format!("its directories are nested more than {LEVELS} levels deep");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    Ok(())
+}
 
 /// Whether an entry marks a deletion.
 pub(super) fn is_whiteout(meta: &Metadata) -> bool {
@@ -16,10 +54,8 @@ pub(super) fn is_whiteout(meta: &Metadata) -> bool {
 }
 
 /// Whether a directory hides the one below it.
-pub(super) fn is_opaque(directory: &Path) -> bool {
-    OPAQUE.iter().any(|name| {
-        let mut value = [0; 1];
-        let len = rustix::fs::lgetxattr(directory, *name, &mut value);
-        len == Ok(1) && value == *b"y"
-    })
+pub(super) fn is_opaque(directory: &Path, attribute: &str) -> bool {
+    let mut value = [0; 1];
+    let len = rustix::fs::lgetxattr(directory, attribute, &mut value);
+    len == Ok(1) && value == *b"y"
 }

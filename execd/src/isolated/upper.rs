@@ -9,6 +9,8 @@ use std::{
 use tracing::warn;
 use walkdir::WalkDir;
 
+use crate::removal::{Closed, remove};
+
 /// Name that marks a directory as created by execd.
 const MARK: &str = "upper";
 
@@ -68,7 +70,7 @@ impl Upper {
 
     /// Removes the directory with its contents.
     pub(super) fn remove(&self) -> io::Result<()> {
-        remove(&self.directory)
+        remove(&self.directory, Closed::Opened)
     }
 }
 
@@ -76,7 +78,7 @@ impl Slot {
     /// Prepares the directories for a mount over `lower`. Earlier changes are kept.
     pub(super) fn prepare(&self, lower: &Path, owner: Owner) -> io::Result<()> {
         // The kernel uses the work directory for a single mount.
-        remove(&self.work)?;
+        remove(&self.work, Closed::Opened)?;
         fs::DirBuilder::new().mode(0o700).create(&self.work)?;
         match fs::create_dir(&self.upper) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
@@ -94,7 +96,7 @@ impl Slot {
 
     /// Discards all changes.
     pub(super) fn clear(&self) -> io::Result<()> {
-        remove(&self.upper)
+        remove(&self.upper, Closed::Opened)
     }
 }
 
@@ -103,25 +105,6 @@ fn bytes(directory: &Path) -> u64 {
     let entries = WalkDir::new(directory).follow_root_links(false).into_iter();
     let sizes = entries.flatten().filter_map(|entry| entry.metadata().ok());
     sizes.map(|meta| meta.blocks() * 512).sum()
-}
-
-/// Removes a directory; an absent one is no error.
-fn remove(directory: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(directory) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            // Directories without permissions, which only root can read.
-            for entry in WalkDir::new(directory).follow_root_links(false) {
-                let Ok(entry) = entry else { continue };
-                if entry.file_type().is_dir() {
-                    let open = fs::Permissions::from_mode(0o700);
-                    let _refused = fs::set_permissions(entry.path(), open);
-                }
-            }
-            fs::remove_dir_all(directory)
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
 }
 
 /// Directories of earlier daemons.
@@ -139,7 +122,7 @@ pub(super) fn stale(root: &Path) -> Vec<PathBuf> {
 /// Removes the directories of earlier daemons.
 pub(super) fn sweep(stale: &[PathBuf]) {
     for directory in stale {
-        if let Err(error) = remove(directory) {
+        if let Err(error) = remove(directory, Closed::Opened) {
             warn!(directory = %directory.display(), %error, "a stale upper was not removed");
         }
     }

@@ -146,8 +146,9 @@ impl State {
         if from >= self.total {
             return None;
         }
-        let run = self.runs.iter().find(|(end, _)| *end > from);
-        let (run_end, stream) = *run.expect("every byte is in a run");
+        // Programs may make many runs of a byte each.
+        let run = self.runs.partition_point(|(end, _)| *end <= from);
+        let (run_end, stream) = self.runs[run];
         let end = if one_stream { run_end } else { self.total };
         let index = |offset: u64| usize::try_from(offset - self.oldest()).expect("in the ring");
         let start = index(from);

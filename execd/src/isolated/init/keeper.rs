@@ -12,7 +12,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use nix::unistd::getpid;
+use nix::{sys::signal::SigSet, unistd::getpid};
 use rustix::{
     fs::{Access, accessat},
     process::{
@@ -197,8 +197,22 @@ fn start(
         .stdout(stdout)
         .stderr(stderr)
         .process_group(0);
+    without_blocked_signals(&mut command);
     let child = command.spawn()?;
     Ok((Pid::from_child(&child), open))
+}
+
+/// Lets the shell receive the signals that this process blocks: not every one unblocks them itself, and
+/// then waits in vain for its children.
+fn without_blocked_signals(command: &mut Command) {
+    #[expect(
+        unsafe_code,
+        reason = "the signals of a child can only be unblocked between fork and exec"
+    )]
+    // SAFETY: the closure makes one system call; it neither allocates nor takes a lock.
+    unsafe {
+        command.pre_exec(|| Ok(SigSet::empty().thread_set_mask()?));
+    }
 }
 
 /// Copies a file that other processes read through the same open file description.

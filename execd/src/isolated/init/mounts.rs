@@ -9,7 +9,8 @@
 //!
 //! Everything happens in the session's mount namespace, so no mount has to be moved elsewhere:
 //! covered paths stay covered, because no process inside may unmount. Sources are passed to the
-//! kernel as descriptors, so no path needs quoting, and no process can replace one in between.
+//! kernel as descriptors, so no path needs quoting. Those of binds are opened without following links,
+//! because the path was checked before, and a process may have replaced a part of it since.
 
 use std::{
     fmt::Display,
@@ -23,7 +24,7 @@ use std::{
 
 use nix::libc;
 use rustix::{
-    fs::{CWD, Mode as FileMode, OFlags, open},
+    fs::{CWD, FileType, Mode as FileMode, OFlags, ResolveFlags, fstat, open, openat2},
     io::Errno,
     mount::{
         FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags,
@@ -155,12 +156,14 @@ fn no_mounts<E: Display>(what: &'static str) -> impl Fn(E) -> Failure {
     move |error| Failure::new(Refusal::Namespaces, format!("cannot {what}: {error}"))
 }
 
+/// How a mount is copied: with its submounts.
+const TREE: OpenTreeFlags = OpenTreeFlags::OPEN_TREE_CLONE
+    .union(OpenTreeFlags::AT_RECURSIVE)
+    .union(OpenTreeFlags::OPEN_TREE_CLOEXEC);
+
 /// Copies the mount at a path, with its submounts.
 fn tree(path: impl AsRef<Path>) -> rustix::io::Result<OwnedFd> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::AT_RECURSIVE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    open_tree(CWD, path.as_ref(), flags)
+    open_tree(CWD, path.as_ref(), TREE)
 }
 
 fn put(tree: &OwnedFd, path: &Path) -> rustix::io::Result<()> {
@@ -225,8 +228,15 @@ fn aside(plan: &Plan) -> Result<Vec<Aside>, Failure> {
             let text = format!("{}: {}: {error}", bound.member, bound.source.display());
             Failure::new(Refusal::Missing, text)
         };
-        let directory = fs::metadata(&bound.source).map_err(missing)?.is_dir();
-        let tree = tree(&bound.source).map_err(|errno| missing(errno.into()))?;
+        // Without links since it was checked: a process may have put one there meanwhile.
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let (none, links) = (FileMode::empty(), ResolveFlags::NO_SYMLINKS);
+        let source = openat2(CWD, &bound.source, flags, none, links)
+            .map_err(|errno| missing(errno.into()))?;
+        let kind = fstat(&source).map_err(|errno| missing(errno.into()))?;
+        let directory = FileType::from_raw_mode(kind.st_mode) == FileType::Directory;
+        let flags = TREE | OpenTreeFlags::AT_EMPTY_PATH;
+        let tree = open_tree(&source, "", flags).map_err(|errno| missing(errno.into()))?;
         aside.push(Aside {
             tree,
             path: bound.dest.clone(),

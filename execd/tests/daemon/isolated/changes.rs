@@ -128,6 +128,27 @@ async fn changes_are_listed_and_applied() {
 }
 
 #[tokio::test]
+async fn what_is_nested_too_deeply_is_neither_listed_nor_applied() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let id = isolated.session(json!({ "uid": 0 })).await;
+    let code = "for i in $(seq 300); do mkdir d; cd d; done; echo x > file; cd /tmp";
+    isolated.output_of(&id, code).await;
+    let path = format!("/v1/isolated/session/{id}");
+    let listed = isolated.daemon.get(&format!("{path}/diff")).await;
+    let commit = format!("{path}/commit");
+    let applied = isolated.daemon.post(&commit, json!({})).await;
+    for answer in [listed, applied] {
+        assert_eq!(answer.status, 500, "{}", answer.text());
+        assert!(answer.text().contains("200 levels"), "{}", answer.text());
+    }
+    assert!(!isolated.work().join("d").exists());
+    isolated.delete(&id).await;
+    assert_eq!(isolated.daemon.get("/ping").await.status, 200);
+}
+
+#[tokio::test]
 async fn changes_are_discarded() {
     let Some(isolated) = Isolated::new().await else {
         return;
