@@ -56,21 +56,27 @@ pub(super) fn follow_sessions(previews: Previews, state: &ConsoleState, store: A
     let stopping = state.tasks.stopping().clone();
     state.tasks.spawn("previews", async move {
         loop {
-            let ended = tokio::select! {
+            let has_ended = tokio::select! {
                 () = stopping.cancelled() => return,
-                ended = ends.changed() => ended,
+                ended = ends.changed() => match ended {
+                    Ok(()) => true,
+                    Err(_) => return,
+                },
+                // One may expire, and nothing reports that.
+                () = tokio::time::sleep(session::WATCH) => false,
             };
-            if ended.is_err() {
-                return;
-            }
             if !previews.is_used() {
                 continue;
             }
             let open = match session::list(&*store, &keys, None).await {
                 Ok(open) => open.into_iter().map(|session| session.id).collect(),
-                Err(error) => {
+                Err(error) if has_ended => {
                     tracing::warn!(%error, "sessions cannot be read: all previews end");
                     HashSet::new()
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "sessions cannot be read");
+                    continue;
                 }
             };
             previews.retain(&open);

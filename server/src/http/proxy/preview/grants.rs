@@ -54,7 +54,7 @@ pub(super) struct Grants {
 struct Kept {
     tickets: Secrets,
     passes: Secrets,
-    /// Those that exchanges hold, and those above.
+    /// All live grants, including those that only open exchanges hold.
     held: Vec<Weak<Grant>>,
 }
 

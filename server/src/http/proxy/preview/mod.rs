@@ -17,11 +17,12 @@ use axum::{
     routing::get,
 };
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, Version,
     header::{
         CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HOST, LOCATION,
         REFERRER_POLICY, SET_COOKIE,
     },
+    uri::Authority,
 };
 use osb_forward::{Forwarded, HeaderRules, Lease, Peer};
 use osb_protocol::{SandboxId, error::code, headers, identity::Role};
@@ -36,8 +37,9 @@ use super::{
         gate::Visitor,
         origin::{self, Origin},
         overload::{self, Kind},
+        stall::unless_stalled,
     },
-    answers, destination, failed,
+    IDLE, answers, destination, failed,
     silence::Held,
 };
 use crate::{
@@ -132,10 +134,11 @@ struct Ticket {
 async fn enter(
     State(PreviewState { previews, .. }): State<PreviewState>,
     Query(Ticket { ticket }): Query<Ticket>,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Response {
     let Inner { origins, grants } = &*previews.0;
-    let Some(site) = site(origins, &headers) else {
+    let Some(site) = site(origins, &uri, &headers) else {
         return refuse(
             StatusCode::NOT_FOUND,
             "There is no preview at this address.",
@@ -161,7 +164,7 @@ async fn enter(
 /// Forwards a request of a browser with a pass.
 async fn forward(State(state): State<PreviewState>, mut request: Request) -> Response {
     let Inner { origins, grants } = &*state.previews.0;
-    let Some(site) = site(origins, request.headers()) else {
+    let Some(site) = site(origins, request.uri(), request.headers()) else {
         return refuse(
             StatusCode::NOT_FOUND,
             "There is no preview at this address.",
@@ -184,11 +187,15 @@ async fn forward(State(state): State<PreviewState>, mut request: Request) -> Res
     let record = app.unscoped.registry().get(&site.sandbox);
     let scope = &grant.principal.scope;
     let record = record.filter(|it| scope.contains(it.facts.origin.tenant.as_deref()));
+    let version = request.version();
     match pass_on(app, &site, record, grant, &mut request) {
         Ok((to, rules)) => match app.forwarder.forward(request, to, &rules).await {
             Ok(mut response) => {
                 guard(response.headers_mut());
-                response
+                match version {
+                    Version::HTTP_2 => response.map(|body| unless_stalled(body, IDLE, &app.tasks)),
+                    _ => response,
+                }
             }
             Err(error) => {
                 let error = failed(error);
@@ -244,8 +251,16 @@ fn pass_on(
     Ok((to, rules))
 }
 
-fn site(origins: &PreviewOrigins, headers: &HeaderMap) -> Option<Site> {
-    let host = headers.get(HOST)?.to_str().ok()?;
+fn site(origins: &PreviewOrigins, uri: &Uri, headers: &HeaderMap) -> Option<Site> {
+    let host = match headers.get(HOST) {
+        Some(host) => Some(host.to_str().ok()?),
+        None => None,
+    };
+    // HTTP/2 names the host in the address.
+    let host = match (uri.authority().map(Authority::as_str), host) {
+        (Some(one), Some(other)) if one != other => return None,
+        (one, other) => one.or(other)?,
+    };
     origins.site(host)
 }
 
