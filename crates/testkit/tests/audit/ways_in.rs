@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use osb_runtime::EXECD_PORT;
+use osb_runtime::{EGRESS_PORT, EXECD_PORT};
 use osb_testkit::{CannedProgram, TestServer, running_at, wait_until};
 use reqwest::{Method, RequestBuilder};
 use secrecy::SecretString;
@@ -132,6 +132,27 @@ async fn a_use_that_execd_refuses_is_no_success() {
     let seen = (&entered["action"], &entered["outcome"], &entered["status"]);
     let expected = (&json!("sandbox.enter"), &json!("denied"), &json!(401));
     assert_eq!(seen, expected);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_change_of_the_policy_through_the_proxy_is_recorded() {
+    let ip = IpAddr::from([127, 0, 0, 68]);
+    let sidecar = (ip, EGRESS_PORT).into();
+    let _sidecar = CannedProgram::start_at(sidecar, ANSWER).await.unwrap();
+    let mut sandbox = running_at("a", ip, Some("token-of-a"));
+    sandbox.origin.egress_token = Some("sesame".into());
+    let server = TestServer::around([sandbox], "").await.unwrap();
+    let policy = format!("/v1/sandboxes/a/proxy/{EGRESS_PORT}/policy");
+    for (method, action) in [
+        (Method::PATCH, "network_policy.patch"),
+        (Method::PUT, "network_policy.replace"),
+        (Method::DELETE, "network_policy.delete"),
+    ] {
+        let changed = entry_of(&server, action, server.request(method, &policy)).await;
+        assert_eq!(changed["action"], action);
+        assert_eq!(changed["changes"]["port"], EGRESS_PORT);
+    }
     server.stop().await;
 }
 

@@ -11,7 +11,7 @@ use osb_protocol::{
     SandboxId,
     audit::{AuditActor, AuditEntry, AuditOutcome},
 };
-use osb_runtime::EXECD_PORT;
+use osb_runtime::{EGRESS_PORT, EXECD_PORT};
 
 use super::super::{audited::denial, auth::Verdict, client, request_id::RequestId};
 use crate::{
@@ -28,6 +28,8 @@ pub(super) struct WayIn<'a> {
     opens_with: Option<StatusCode>,
     /// Whether it uses execd, other than by reading or through a tunnel.
     enters: bool,
+    /// What it does to the network policy, if it goes to the sidecar.
+    changes_policy: Option<Action>,
     principal: Option<Arc<Principal>>,
     address: IpAddr,
     request_id: Option<RequestId>,
@@ -58,6 +60,10 @@ impl<'a> WayIn<'a> {
                 false => upgrades.then_some(StatusCode::SWITCHING_PROTOCOLS),
             },
             enters: port == EXECD_PORT && !no_use.contains(request.method()),
+            changes_policy: change_of_policy(request.method()).filter(|_| {
+                let has_sidecar = record.is_some_and(|it| it.facts.origin.egress_token.is_some());
+                port == EGRESS_PORT && has_sidecar
+            }),
             principal: verdict.as_ref().ok().cloned(),
             address: client::of(extensions).address,
             request_id: extensions.get().cloned(),
@@ -92,10 +98,11 @@ impl<'a> WayIn<'a> {
     /// Records what became of a request that was forwarded, if it is a way in.
     fn record(&self, status: Option<StatusCode>, code: Option<&str>) {
         let opens = status.is_some() && status == self.opens_with;
-        let action = match (opens, self.enters) {
-            (true, _) => Action::TunnelOpen,
-            (false, true) => Action::SandboxEnter,
-            (false, false) => return,
+        let action = match (opens, self.enters, self.changes_policy) {
+            (true, ..) => Action::TunnelOpen,
+            (false, true, _) => Action::SandboxEnter,
+            (false, false, Some(change)) => change,
+            (false, false, None) => return,
         };
         let outcome = status.map_or(AuditOutcome::Failed, |status| {
             AuditOutcome::of_status(status.as_u16())
@@ -106,8 +113,9 @@ impl<'a> WayIn<'a> {
         self.origin().write(&mut entry);
         self.write_object(&mut entry);
         match action {
+            Action::SandboxEnter => self.trail.record_use(entry),
             // Without a key it costs a client nothing to open one after another.
-            Action::TunnelOpen if self.principal.is_some() => self.trail.record(entry),
+            _ if self.principal.is_some() => self.trail.record(entry),
             _ => self.trail.record_use(entry),
         }
     }
@@ -128,6 +136,16 @@ impl<'a> WayIn<'a> {
             address: Some(self.address),
             request_id: self.request_id.as_ref().map(RequestId::text),
         }
+    }
+}
+
+/// What a request to a sidecar does to the policy.
+fn change_of_policy(method: &Method) -> Option<Action> {
+    match *method {
+        Method::POST | Method::PUT => Some(Action::NetworkPolicyReplace),
+        Method::PATCH => Some(Action::NetworkPolicyPatch),
+        Method::DELETE => Some(Action::NetworkPolicyDelete),
+        _ => None,
     }
 }
 
