@@ -17,11 +17,8 @@ const ENV_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const ENV_HOST_IP: &str = "HOST_IP";
 /// File with the host's address, which platforms provide in containers.
 pub(crate) const HOST_INFO: &str = "/etc/hostinfo";
-/// Variables with the timeout of one attempt in milliseconds.
-const ENV_TIMEOUTS: [&str; 2] = [
-    "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT",
-    "OTEL_EXPORTER_OTLP_TIMEOUT",
-];
+/// Variable with the timeout of one attempt in milliseconds, for all signals.
+const ENV_TIMEOUT: &str = "OTEL_EXPORTER_OTLP_TIMEOUT";
 /// Variable with a file of certificates, in PEM form, that are trusted besides the system's.
 #[cfg(feature = "tls")]
 const ENV_CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_CERTIFICATE";
@@ -75,12 +72,9 @@ impl Destination {
                 None => return Ok(None),
             }
         };
-        let timeout = ENV_TIMEOUTS
-            .iter()
-            .find_map(|name| set(name)?.trim().parse().ok());
         Ok(Some(Self {
             address,
-            timeout: timeout.map_or(limits::EXPORT, Duration::from_millis),
+            timeout: Signal::Metrics.timeout(&set),
             #[cfg(feature = "tls")]
             certificate: set(ENV_CERTIFICATE).map(Into::into),
         }))
@@ -110,6 +104,18 @@ impl Signal {
             #[cfg(any(test, feature = "traces"))]
             Self::Traces => ENV_TRACES_ENDPOINT,
         }
+    }
+
+    /// Time limit of one attempt.
+    fn timeout(self, set: &impl Fn(&'static str) -> Option<String>) -> Duration {
+        let own = match self {
+            Self::Metrics => "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT",
+            #[cfg(any(test, feature = "traces"))]
+            Self::Traces => "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
+        };
+        let read = |name| set(name)?.trim().parse().ok().filter(|millis| *millis > 0);
+        let millis = [own, ENV_TIMEOUT].into_iter().find_map(read);
+        millis.map_or(limits::EXPORT, Duration::from_millis)
     }
 
     fn path(self) -> &'static str {
@@ -150,12 +156,9 @@ impl Destination {
             let base = base.trim().trim_end_matches('/');
             address(ENV_ENDPOINT, &format!("{base}/{}", signal.path()))?
         };
-        let timeout = ENV_TIMEOUTS
-            .iter()
-            .find_map(|name| set(name)?.trim().parse().ok());
         Ok(Self {
             address,
-            timeout: timeout.map_or(limits::EXPORT, Duration::from_millis),
+            timeout: signal.timeout(&set),
             #[cfg(feature = "tls")]
             certificate: set(ENV_CERTIFICATE).map(Into::into),
         })
@@ -339,15 +342,23 @@ mod tests {
             let all = [&[(ENV_HOST_IP, "10.0.0.1")], set].concat();
             find(&all, "").unwrap().unwrap().timeout
         };
-        let [metrics, all] = ENV_TIMEOUTS;
-        assert_eq!(
-            timeout(&[(metrics, "7"), (all, "9")]),
-            Duration::from_millis(7)
-        );
-        assert_eq!(
-            timeout(&[(metrics, "soon"), (all, "9")]),
-            Duration::from_millis(9)
-        );
+        let (metrics, all) = ("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", ENV_TIMEOUT);
+        let traces = "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT";
+        let millis = Duration::from_millis;
+        assert_eq!(timeout(&[(metrics, "7"), (all, "9")]), millis(7));
+        for unusable in ["soon", "0"] {
+            assert_eq!(timeout(&[(metrics, unusable), (all, "9")]), millis(9));
+        }
+        assert_eq!(timeout(&[(traces, "7"), (all, "9")]), millis(9));
+        let of_traces = |set: &[(&str, &str)]| {
+            let variable = |name: &str| {
+                let found = set.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            let found = Destination::configured(Signal::Traces, "key", None, variable);
+            found.unwrap().timeout
+        };
+        assert_eq!(of_traces(&[(metrics, "5"), (traces, "7")]), millis(7));
         assert_eq!(timeout(&[]), Duration::from_secs(10));
     }
 }

@@ -1,7 +1,7 @@
 //! `[quotas]`: what the sandboxes of a tenant, a user or a stored API key may use together.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     path::Path,
 };
 
@@ -91,9 +91,12 @@ impl QuotasSection {
     /// The quotas. The check at the start refuses a value that cannot be read.
     #[must_use]
     pub fn quotas(&self) -> Quotas {
-        let [tenants, users, keys] = self.groups().map(|(_, default, named)| {
+        let [tenants, users, keys] = self.groups().map(|(section, default, named)| {
             let named = named.iter();
-            let named = named.map(|(name, entry)| (name.clone(), entry.read().unwrap_or_default()));
+            let named = named.map(|(name, entry)| {
+                let quota = entry.read().unwrap_or_default();
+                (written(section, name), quota)
+            });
             QuotaGroup {
                 default: default.read().unwrap_or_default(),
                 named: named.collect(),
@@ -115,6 +118,7 @@ impl QuotasSection {
         ]
     }
 
+    /// Checks that amounts can be read, and that no name is there twice.
     pub(super) fn check(&self, file: &Path) -> Result<(), ConfigError> {
         let refuse = |key: String| {
             let rule = "must be an amount such as \"1500m\" or \"2\" for cpu, \"16Gi\" for memory and disk";
@@ -129,12 +133,45 @@ impl QuotasSection {
                 };
                 return refuse(format!("quotas.{section}{key}"));
             }
+            let mut names = HashSet::new();
             for (name, entry) in named {
+                if !names.insert(written(section, name)) {
+                    let key = format!("quotas.{section}.{name}");
+                    let rule = "must not be there in several spellings";
+                    return Err(ConfigError::rule(file, key, rule));
+                }
                 if let Err(key) = entry.read() {
                     return refuse(format!("quotas.{section}.{name}.{key}"));
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// A name as accounts have it: users sign in with capital letters, too.
+fn written(section: &str, name: &str) -> String {
+    let name = name.trim();
+    match section {
+        "users" => name.to_ascii_lowercase(),
+        _ => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_users_are_found_however_they_are_written() {
+        let read = |text: &str| toml::from_str::<QuotasSection>(text).unwrap();
+        let section = read("[users.' Zoe']\nsandboxes = 2\n[tenants.Team]\nsandboxes = 3");
+        section.check(Path::new("c.toml")).unwrap();
+        let quotas = section.quotas();
+        assert!(quotas.users.named.contains_key("zoe"), "{quotas:?}");
+        assert!(quotas.tenants.named.contains_key("Team"), "{quotas:?}");
+        let twice = read("[users.Zoe]\nsandboxes = 2\n[users.zoe]\nsandboxes = 3");
+        let error = twice.check(Path::new("c.toml")).unwrap_err().to_string();
+        assert!(error.contains("quotas.users."), "{error}");
     }
 }

@@ -98,6 +98,11 @@ impl Index {
             );
             if key.revoked_at.is_none() && !lacks_tenant(&key.tenant, key.role) {
                 let known = before.keys.get(&key.digest).map(|entry| &entry.principal);
+                // A clock that was wrong for a moment may have ended it.
+                let is_over = key.expires_at.is_some_and(|at| at <= super::now());
+                let may_stay =
+                    |known: &&Arc<Principal>| is_over || !known.validity.ended().is_cancelled();
+                let known = known.filter(may_stay);
                 let entry = KeyEntry {
                     principal: kept(known, of_key(key)),
                     expires_at: key.expires_at,
@@ -402,6 +407,20 @@ mod tests {
         };
         third.end_missing_in(&index(vec![revoked], &third));
         assert!(ended(&one));
+    }
+
+    #[test]
+    fn a_key_that_a_wrong_clock_has_ended_works_again() {
+        let row = || ApiKeyRow {
+            expires_at: Some(at(i64::from(u32::MAX))),
+            ..row("one", "osb_one")
+        };
+        let first = index(vec![row()], &Index::default());
+        assert!(first.end_expired(at(i64::from(u32::MAX))));
+        let second = index(vec![row()], &first);
+        let one = second.key(b"osb_one", at(1)).unwrap();
+        assert!(!one.validity.ended().is_cancelled());
+        assert!(!second.end_expired(at(1)));
     }
 
     fn row_of_other() -> ApiKeyRow {
