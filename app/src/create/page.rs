@@ -63,7 +63,7 @@ pub fn CreatePage() -> impl IntoView {
         },
     );
     let query = use_query();
-    // Nothing of it for who may not create.
+    // Read-only users get no copy.
     let may_create = offers_changes();
     let from = Memo::new(move |_| {
         let from = query.read().get("from").map(SandboxId::new);

@@ -5,8 +5,10 @@
 //! comments and other fields of server-sent events, lines that are not events. An unknown line is
 //! skipped and logged; it never ends the stream.
 
+use std::collections::BTreeMap;
+
 use bytes::{Buf, BytesMut};
-use osb_protocol::execd::event::Event;
+use osb_protocol::execd::event::{Event, EventKind};
 use serde_json::{Value, json};
 
 /// Longest accepted line: output lines may have 64 MiB, and grow when they are escaped.
@@ -24,6 +26,12 @@ pub struct FrameParser {
     buffer: BytesMut,
     /// Bytes at the front of the buffer that are known to hold no newline.
     searched: usize,
+    /// Whether a line that is too long is left out.
+    skips: bool,
+    /// Bytes of the line that is being left out.
+    skipped: usize,
+    /// Length of one that was left out and is not reported yet.
+    left_out: Option<usize>,
 }
 
 impl Default for FrameParser {
@@ -46,14 +54,45 @@ impl FrameParser {
             max,
             buffer: BytesMut::new(),
             searched: 0,
+            skips: false,
+            skipped: 0,
+            left_out: None,
+        }
+    }
+
+    /// Creates a parser that leaves out longer lines than `max` bytes: an event of the standard output says
+    /// so in place of each.
+    #[must_use]
+    pub fn skipping(max: usize) -> Self {
+        Self {
+            skips: true,
+            ..Self::with_limit(max)
         }
     }
 
     /// Adds received bytes.
     ///
     /// # Errors
-    /// When a line does not end within the limit.
-    pub fn push(&mut self, bytes: &[u8]) -> Result<(), FrameTooLong> {
+    /// When a line does not end within the limit, and is not left out.
+    pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), FrameTooLong> {
+        if self.skipped > 0 {
+            let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
+                self.skipped += bytes.len();
+                return Ok(());
+            };
+            self.left_out = Some(self.skipped + end);
+            self.skipped = 0;
+            bytes = &bytes[end + 1..];
+        }
+        if self.skips {
+            self.buffer.extend_from_slice(bytes);
+            if !self.has_line() && self.buffer.len() > self.max {
+                self.skipped = self.buffer.len();
+                self.buffer.clear();
+                self.searched = 0;
+            }
+            return Ok(());
+        }
         if self.buffer.len() + bytes.len() > self.max && !self.has_line() {
             return Err(FrameTooLong(self.max));
         }
@@ -63,6 +102,10 @@ impl FrameParser {
 
     /// Returns the next complete event; `None` until more bytes arrive.
     pub fn next_event(&mut self) -> Option<Event> {
+        // It came before what is in the buffer.
+        if let Some(length) = self.left_out.take() {
+            return Some(left_out(length));
+        }
         while self.has_line() {
             let event = event_of(&self.buffer[..self.searched]);
             self.buffer.advance(self.searched + 1);
@@ -78,6 +121,9 @@ impl FrameParser {
     /// [`FrameParser::next_event`] has no more.
     pub fn finish(&mut self) -> Option<Event> {
         self.searched = 0;
+        if self.skipped > 0 {
+            return Some(left_out(std::mem::take(&mut self.skipped)));
+        }
         event_of(&self.buffer.split())
     }
 
@@ -88,6 +134,19 @@ impl FrameParser {
             .position(|byte| *byte == b'\n');
         self.searched = found.map_or(self.buffer.len(), |at| self.searched + at);
         found.is_some()
+    }
+}
+
+/// Stands for a line that was left out.
+fn left_out(length: usize) -> Event {
+    Event {
+        kind: EventKind::Stdout,
+        text: format!("[an event of {length} bytes is not shown]\n"),
+        execution_count: 0,
+        execution_time: 0,
+        timestamp: 0,
+        results: BTreeMap::new(),
+        error: None,
     }
 }
 
@@ -135,7 +194,6 @@ fn repaired(line: &[u8]) -> Option<Event> {
 
 #[cfg(test)]
 mod tests {
-    use osb_protocol::execd::event::EventKind;
     use proptest::prelude::*;
 
     use super::*;
@@ -198,6 +256,29 @@ mod tests {
         assert_eq!(parser.next_event(), None);
         parser.push(b"xxxx").unwrap();
         assert_eq!(parser.push(b"x"), Err(FrameTooLong(8)));
+    }
+
+    #[test]
+    fn a_long_line_is_left_out_where_it_was() {
+        let event =
+            |text: &str| format!("{{\"type\":\"stdout\",\"text\":\"{text}\",\"timestamp\":1}}\n\n");
+        let (short, long) = (event("a"), event(&"x".repeat(200)));
+        let stream = format!("{short}{long}{short}{long}");
+        for size in [1, 3, 64, 100] {
+            let mut parser = FrameParser::skipping(100);
+            let mut texts = Vec::new();
+            for chunk in stream.as_bytes().chunks(size) {
+                parser.push(chunk).unwrap();
+                texts.extend(std::iter::from_fn(|| parser.next_event()).map(|event| event.text));
+            }
+            let length = long.trim_end().len();
+            let notice = format!("[an event of {length} bytes is not shown]\n");
+            assert_eq!(texts, ["a", &notice, "a", &notice], "{size}");
+        }
+        let mut parser = FrameParser::skipping(4);
+        parser.push(b"without an end").unwrap();
+        assert!(parser.next_event().is_none());
+        assert!(parser.finish().unwrap().text.contains("14 bytes"));
     }
 
     proptest! {

@@ -23,10 +23,14 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most bytes of an error body that are read.
 const ERROR_BODY_MAX: usize = 64 * 1024;
 
-/// Longest answer that many calls may read at the same time, in bytes.
+/// Most bytes that are read of an answer that is not used.
+const UNUSED_MAX: usize = 64 << 10;
+/// Longest answer that any number of calls may read at the same time, in bytes.
 const SHORT: usize = 1 << 20;
-/// Turns of longer ones.
-static LONG_ONES: Semaphore = Semaphore::const_new(4);
+/// Permits for long answers.
+static LONG_ANSWERS: Semaphore = Semaphore::const_new(4);
+/// Longest time that the rest of a long answer may take: others wait for the permit.
+const LONG_TIME: Duration = Duration::from_secs(5);
 
 const USER_AGENT: &str = concat!("OpenSandbox-Rust-SDK/", env!("CARGO_PKG_VERSION"));
 
@@ -177,31 +181,55 @@ pub(crate) async fn json_within<T: DeserializeOwned + Send + 'static>(
 ) -> Result<T, Error> {
     let mut response = send(request).await?;
     let mut body = BytesMut::new();
-    let mut turn = None;
-    while let Some(chunk) = response.chunk().await? {
-        let length = body.len() + chunk.len();
-        if length > most {
-            return Err(Error::TooLong(most));
-        }
-        if length > SHORT && turn.is_none() {
-            turn = LONG_ONES.acquire().await.ok();
-        }
-        body.extend_from_slice(&chunk);
-    }
-    if turn.is_none() {
+    if read(&mut response, &mut body, SHORT.min(most)).await? {
         return serde_json::from_slice(&body).map_err(Error::Body);
     }
-    // It would keep others from this thread for a time.
-    let parsed = tokio::task::spawn_blocking(move || serde_json::from_slice(&body));
+    if body.len() > most {
+        return Err(Error::TooLong(most));
+    }
+    let permit = LONG_ANSWERS.acquire().await;
+    let rest = read(&mut response, &mut body, most);
+    let Ok(ended) = tokio::time::timeout(LONG_TIME, rest).await else {
+        return Err(Error::Unexpected("it does not end"));
+    };
+    if !ended? {
+        return Err(Error::TooLong(most));
+    }
+    // Parsing a long answer would block the runtime's thread.
+    let parsed = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        serde_json::from_slice(&body)
+    });
     let parsed = parsed
         .await
         .map_err(|_| Error::Unexpected("it cannot be read"))?;
     parsed.map_err(Error::Body)
 }
 
+/// Reads an answer until it ends or has more than `most` bytes. Returns whether it has ended.
+async fn read(
+    response: &mut Response,
+    body: &mut BytesMut,
+    most: usize,
+) -> Result<bool, reqwest::Error> {
+    while let Some(chunk) = response.chunk().await? {
+        body.extend_from_slice(&chunk);
+        if body.len() > most {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// Sends a request whose answer has no content.
 pub(crate) async fn done(request: RequestBuilder) -> Result<(), Error> {
-    // Read to the end, so that the connection can be used again.
-    send(request).await?.bytes().await?;
+    let mut response = send(request).await?;
+    let mut read = 0;
+    // Read to the end, so that the connection can be used again; one that goes on is closed.
+    while read <= UNUSED_MAX
+        && let Some(chunk) = response.chunk().await?
+    {
+        read += chunk.len();
+    }
     Ok(())
 }

@@ -256,6 +256,8 @@ async fn a_token_that_a_program_prints_is_masked() {
         assert_eq!(status, 200, "{text}");
         assert!(text.contains("token=***;"), "{rest}: {text}");
     }
+    let tail = server.service.log_tail(&id, 10).await.unwrap();
+    assert_eq!(tail.last().map(String::as_str), Some("token=***;"));
     server.stop().await;
 }
 

@@ -196,10 +196,11 @@ impl Events {
         })
     }
 
-    /// The same events, with an error instead of one of more than `most` bytes.
+    /// The same events without those of more than `most` bytes: one that says so stands for each. To be
+    /// called before the first is read.
     #[must_use]
     pub fn within(mut self, most: usize) -> Self {
-        self.parser = FrameParser::with_limit(most);
+        self.parser = FrameParser::skipping(most);
         self
     }
 

@@ -1,5 +1,4 @@
-//! The execd that sandboxes get, read when a volume is filled with it: rarely, and it would take more
-//! memory than the rest of an idle server's data.
+//! The execd that sandboxes get. It is read from disk when a volume is filled, and not kept in memory.
 
 use std::{
     fs::File,
@@ -78,9 +77,13 @@ impl ExecdBinary {
             digest,
         } = &*self.0;
         let mut content = vec![0; usize::try_from(*size).unwrap_or(usize::MAX)];
-        file.read_exact_at(&mut content, 0)
-            .map_err(|error| unreadable(path, error))?;
-        if Sha256::digest(&content)[..] != digest[..] {
+        let is_whole = match file.read_exact_at(&mut content, 0) {
+            Ok(()) => Sha256::digest(&content)[..] == digest[..],
+            // It was shortened.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => false,
+            Err(error) => return Err(unreadable(path, error)),
+        };
+        if !is_whole {
             return Err(RuntimeError::Execd {
                 reason: format!(
                     "{} was overwritten since the server was started: restart the server",
@@ -150,6 +153,7 @@ mod tests {
             fs::write(&path, overwritten).unwrap();
             let error = content(&binary).await.unwrap_err().to_string();
             assert!(error.contains(path.to_str().unwrap()), "{error}");
+            assert!(error.contains("restart the server"), "{error}");
         }
         fs::remove_file(&path).unwrap();
         let error = ExecdBinary::open(&path).unwrap_err().to_string();

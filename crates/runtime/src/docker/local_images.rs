@@ -21,6 +21,7 @@ use super::{
     error,
     image::{full_name, is_snapshot, is_template, split_reference},
     labels,
+    snapshots::Removal,
 };
 use crate::{Images, LocalImage, RuntimeError, UnusedImage};
 
@@ -107,12 +108,16 @@ impl Images for DockerRuntime {
         if names.is_empty() || !names.iter().all(is_known) {
             return Ok(false);
         }
+        let mut is_removed = false;
         for name in names {
-            if self.remove_image(&name, OP).await?.is_some() {
-                return Ok(false);
+            match self.remove_name(&name, OP).await? {
+                Removal::Done => is_removed = true,
+                // Another call removes it.
+                Removal::Missing => {}
+                Removal::InUse(_) => return Ok(false),
             }
         }
-        Ok(true)
+        Ok(is_removed)
     }
 
     async fn prune_build_cache(&self, unused_for: Duration) -> Result<u64, RuntimeError> {
@@ -268,10 +273,15 @@ mod tests {
                     let found = json!({"Id": "sha256:8", "Metadata": at, "RepoDigests": [old]});
                     (200, found.to_string())
                 }
+                ("GET", "/images/sha256:c/json") => {
+                    let tags = json!({"Id": "sha256:c", "RepoTags": ["taken:1"]});
+                    (200, tags.to_string())
+                }
                 ("GET", "/images/sha256:a/json") => (500, json!({"message": "broken"}).to_string()),
                 ("DELETE", "/images/python:3.13") => {
                     (409, json!({"message": "in use"}).to_string())
                 }
+                ("DELETE", "/images/taken:1") => (404, json!({"message": "gone"}).to_string()),
                 ("DELETE", _) => (200, "[]".to_owned()),
                 ("POST", "/build/prune") => (200, json!({"SpaceReclaimed": 12}).to_string()),
                 _ => (404, json!({"message": "none"}).to_string()),
@@ -316,7 +326,14 @@ mod tests {
             ..python.clone()
         };
         assert!(!runtime.remove_unused(&gone).await.unwrap());
-        assert_eq!(engine.requests("DELETE /images/").len(), 2);
+        let taken = UnusedImage {
+            id: "sha256:c".to_owned(),
+            names: vec!["taken:1".to_owned()],
+            ..python.clone()
+        };
+        let removed = runtime.remove_unused(&taken).await;
+        assert!(!removed.unwrap(), "another call has removed it meanwhile");
+        assert_eq!(engine.requests("DELETE /images/").len(), 3);
         let pruned = runtime.prune_build_cache(Duration::from_secs(3600)).await;
         assert_eq!(pruned.unwrap(), 12);
         let asked = engine.requests("POST /build/prune").concat();

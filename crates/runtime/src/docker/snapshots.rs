@@ -130,6 +130,16 @@ impl Snapshots for DockerRuntime {
     }
 }
 
+/// What became of an image that was to be removed.
+pub(super) enum Removal {
+    /// It was removed.
+    Done,
+    /// There was none.
+    Missing,
+    /// It is in use: the engine's reason.
+    InUse(String),
+}
+
 impl DockerRuntime {
     /// The main container of a sandbox, unless the engine does not see what is written in it. By default,
     /// gVisor keeps that in a file of its own (contract: lifecycle §9, A10).
@@ -259,12 +269,26 @@ impl DockerRuntime {
         image: &str,
         op: &'static str,
     ) -> Result<Option<String>, RuntimeError> {
+        match self.remove_name(image, op).await? {
+            Removal::Done | Removal::Missing => Ok(None),
+            Removal::InUse(reason) => Ok(Some(reason)),
+        }
+    }
+
+    /// The same, and says what happened.
+    pub(super) async fn remove_name(
+        &self,
+        image: &str,
+        op: &'static str,
+    ) -> Result<Removal, RuntimeError> {
         let docker = self.docker()?;
         let removed = docker.remove_image(image, None::<RemoveImageOptions>, None);
         match bounded(docker, removed).await {
-            Ok(_) => Ok(None),
-            Err(error) if error::is_missing(&error) => Ok(None),
-            Err(error) if error::status(&error) == Some(409) => Ok(Some(error::reason(&error))),
+            Ok(_) => Ok(Removal::Done),
+            Err(error) if error::is_missing(&error) => Ok(Removal::Missing),
+            Err(error) if error::status(&error) == Some(409) => {
+                Ok(Removal::InUse(error::reason(&error)))
+            }
             Err(error) => Err(error::other(op, &error)),
         }
     }

@@ -170,8 +170,8 @@ async fn follow_synced(
     }
 }
 
-/// Whether the last event of this container that waits says the same. A sandbox may run out of memory many
-/// times a second.
+/// Whether it repeats the last held event of its container. A sandbox may run out of memory many times a
+/// second.
 fn is_repeated(event: &EventMessage, held: &VecDeque<EventMessage>) -> bool {
     let container = |event: &EventMessage| event.actor.as_ref()?.id.clone();
     let is_memory = |event: &EventMessage| event.action.as_deref() == Some("oom");

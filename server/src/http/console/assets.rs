@@ -173,7 +173,7 @@ mod tests {
         Box::leak(Box::new(Files::new(Vec::leak(assets))))
     }
 
-    /// Status, encoding, whether it varies, length of the body, and the body.
+    /// Status, encoding, whether it varies, and the body.
     async fn get(
         file: &str,
         headers: &[(header::HeaderName, &str)],
@@ -239,14 +239,19 @@ mod tests {
         assert_eq!(get("/none.css", &[]).await.0, 404);
     }
 
-    #[test]
-    fn a_file_is_unpacked_for_the_first_that_needs_it() {
+    #[tokio::test]
+    async fn a_file_is_unpacked_for_the_first_that_needs_it() {
         let files = files();
-        assert!(
-            files
-                .others
-                .values()
-                .all(|(_, router)| router.get().is_none())
-        );
+        let unpacked = || {
+            let made = files.others.values().filter(|(_, it)| it.get().is_some());
+            made.map(|(file, _)| file.route).collect::<Vec<_>>()
+        };
+        for (offer, made) in [("br", vec![]), ("gzip", vec!["/a.css"])] {
+            let request = Request::head("/a.css").header(header::ACCEPT_ENCODING, offer);
+            let answer = files.serve(request.body(Body::empty()).unwrap()).await;
+            assert_eq!(answer.status(), StatusCode::OK);
+            assert_eq!(answer.headers()[header::CONTENT_ENCODING], offer);
+            assert_eq!(unpacked(), made);
+        }
     }
 }

@@ -19,7 +19,7 @@ use osb_app::{
 use osb_protocol::{
     FieldError, SandboxId, WireTime,
     identity::Role,
-    lifecycle::{MetricsHistory, SandboxCommand, SandboxState},
+    lifecycle::{MetricsHistory, Sandbox, SandboxCommand, SandboxState},
 };
 use osb_runtime::{LocalImage, LogFollow};
 use osb_service::ErrorChain;
@@ -555,9 +555,14 @@ pub(super) fn on_wire(line: osb_runtime::LogLine) -> LogLine {
 }
 
 /// One row of the list.
+/// The sandbox as lists show it: without its entry point, which may be long.
 pub(super) fn row(record: &Record) -> SandboxRow {
+    let sandbox = Sandbox {
+        entrypoint: Vec::new(),
+        ..record.sandbox.clone()
+    };
     SandboxRow {
-        sandbox: record.sandbox.clone(),
+        sandbox,
         stage: stage(record),
         tenant: record.facts.origin.tenant.as_deref().map(str::to_owned),
         ended: None,

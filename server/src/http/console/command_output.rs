@@ -28,7 +28,6 @@ use crate::sandbox;
 
 /// Longest event that is passed on, in bytes: a command may print a line of any length.
 const EVENT_MAX: usize = 1 << 20;
-const TOO_LONG: &str = "The command printed a line of more than 1 MiB, which this page does not show. The command may go on.";
 const LOST: &str = "The connection to the sandbox broke. The command may go on.";
 /// Events that are passed on in one message at most.
 const BATCH: usize = 64;
@@ -68,7 +67,8 @@ impl Interrupts {
 }
 
 /// Waits until a background command is launched, and then passes its log on.
-pub(super) async fn launched(page: &mut WebSocket, execd: &ExecdClient, mut events: Events) {
+pub(super) async fn launched(page: &mut WebSocket, execd: &ExecdClient, events: Events) {
+    let mut events = events.within(EVENT_MAX);
     let run = async {
         while let Some(Ok(event)) = events.next().await {
             if event.kind == EventKind::Init {
@@ -295,8 +295,6 @@ pub(super) async fn pass_on(
             batch = batches.next() => {
                 let mut batch: Vec<_> = batch.unwrap_or_default();
                 let is_broken = batch.is_empty() || batch.iter().any(Result::is_err);
-                let is_long = |event: &Result<_, _>| matches!(event, Err(osb_client::Error::Frame(_)));
-                let is_too_long = batch.iter().any(is_long);
                 batch.retain(Result::is_ok);
                 for event in batch.iter().flatten() {
                     if event.kind == EventKind::Init {
@@ -312,9 +310,6 @@ pub(super) async fn pass_on(
                 }
                 if is_over {
                     return;
-                }
-                if is_too_long {
-                    return refuse(page, TOO_LONG).await;
                 }
                 if is_broken {
                     return refuse(page, LOST).await;

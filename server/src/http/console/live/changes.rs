@@ -66,11 +66,14 @@ impl SequencedChange {
 pub(super) struct RecentChanges {
     changes: VecDeque<Arc<SequencedChange>>,
     bytes: usize,
+    /// Position of the last one, also when it is not kept.
+    newest: Option<u64>,
 }
 
 impl RecentChanges {
     /// Adds the next change, and forgets the oldest ones beyond the limits.
     pub(super) fn push(&mut self, change: Arc<SequencedChange>) {
+        self.newest = Some(change.seq);
         self.bytes += change.bytes();
         self.changes.push_back(change);
         while self.changes.len() > COUNT || self.bytes > BYTES {
@@ -83,7 +86,9 @@ impl RecentChanges {
 
     /// Forgets all: some changes were missed.
     pub(super) fn clear(&mut self) {
-        *self = Self::default();
+        self.changes.clear();
+        self.bytes = 0;
+        self.newest = None;
     }
 
     /// The changes after a position; `None` if some of them are no longer kept.
@@ -94,7 +99,7 @@ impl RecentChanges {
             .filter(|change| change.seq > seq)
             .cloned()
             .collect();
-        let newest = self.changes.back().map_or(seq, |change| change.seq);
+        let newest = self.newest?;
         let is_whole = missed.len() as u64 == newest.saturating_sub(seq);
         is_whole.then_some(missed)
     }
@@ -140,6 +145,8 @@ mod tests {
         assert_eq!(seqs(&recent, 1), None);
         let mut recent = pushed([1, BYTES + 1]);
         assert_eq!(recent.bytes, 0, "larger than all that is kept");
+        assert_eq!(seqs(&recent, 1), None);
+        assert_eq!(seqs(&recent, 2), Some(vec![]));
         recent.push(Arc::new(SequencedChange::of_size(3, 1)));
         assert_eq!(seqs(&recent, 2), Some(vec![3]));
         assert_eq!(seqs(&recent, 1), None);

@@ -40,7 +40,7 @@ type Key = (Topic, Option<Arc<str>>);
 
 struct Open {
     follower: Arc<dyn Source>,
-    /// Tenant of who began to follow it.
+    /// Tenant of the user who opened it first.
     tenant: Option<Arc<str>>,
     tabs: usize,
     stop: CancellationToken,
