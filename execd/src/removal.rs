@@ -65,9 +65,14 @@ pub(crate) fn remove_at(parent: BorrowedFd<'_>, name: &CStr, closed: Closed) -> 
         closed,
         moved: 0,
     };
-    // Each pass removes what the pass before has moved up.
-    while !names(&root)?.is_empty() {
+    // Each pass removes what the pass before has moved up. What other processes add meanwhile is not waited
+    // for: then the directory is not empty, which is an error.
+    loop {
+        let before = removal.moved;
         removal.empty(root.as_fd(), 0)?;
+        if removal.moved == before {
+            break;
+        }
     }
     match unlinkat(parent, name, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -100,7 +105,8 @@ impl Removal<'_> {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(Errno::NOTEMPTY | Errno::EXIST) if depth == LEVELS => {
                     self.moved += 1;
-                    let top = format!(".execd-removed-{}", self.moved);
+                    // No program knows it before.
+                    let top = format!(".execd-removed-{}", uuid::Uuid::new_v4().simple());
                     renameat(directory, &name, self.root, top)?;
                 }
                 // Another process adds to it.
