@@ -29,13 +29,15 @@ use super::{
     error::ApiError,
     gate::{Bounds, Gate, LimitReached, Permit, Visitor},
     sign_in::{SignIn, SignIns},
-    watchers::{Watchers, Watching},
+    watchers::{WATCHERS_MAX, Watchers, Watching},
 };
-use crate::descriptors::Room;
+use crate::{descriptors::Room, identity::Principal};
 
 /// Logs that are read or sent at once. Each takes up to 12 MiB: what the engine sends, its text, and a
 /// copy without tokens.
 const LOGS: usize = 8;
+/// Most of them for one tenant, or for one principal without a tenant: clients that do not read keep theirs.
+const LOGS_OF_ONE: usize = 6;
 /// Least time between two lines of the log about shed requests.
 const SUMMARY_EVERY: Duration = Duration::from_secs(10);
 
@@ -62,6 +64,7 @@ struct Kinds {
     proxy_keyed: Gate,
     proxy_keyless: Gate,
     watchers: Watchers,
+    log_readers: Watchers,
     logs: Arc<Semaphore>,
     shed: Notify,
 }
@@ -78,6 +81,7 @@ pub(super) enum Kind {
 /// Room for one log in memory.
 pub(super) struct LogRoom {
     _permit: OwnedSemaphorePermit,
+    _place: Watching,
 }
 
 impl LogRoom {
@@ -121,7 +125,8 @@ impl Capacities {
                     ..proxy
                 },
             ),
-            watchers: Watchers::default(),
+            watchers: Watchers::new(WATCHERS_MAX),
+            log_readers: Watchers::new(LOGS_OF_ONE),
             logs: Arc::new(Semaphore::new(LOGS)),
             shed: Notify::new(),
         };
@@ -153,10 +158,18 @@ impl Capacities {
         self.0.watchers.enter(principal)
     }
 
-    /// Room for a log in memory; `None` when there are as many as may be.
-    pub(super) fn log(&self) -> Option<LogRoom> {
+    /// Room for a log in memory; `None` when there are as many as may be, or as may be for the principal.
+    pub(super) fn log(&self, principal: &Principal) -> Option<LogRoom> {
+        let subject = match principal.scope.tenant() {
+            Some(tenant) => format!("tenant {tenant}"),
+            None => principal.id.clone(),
+        };
+        let place = self.0.log_readers.enter(&subject)?;
         let permit = Arc::clone(&self.0.logs).try_acquire_owned().ok()?;
-        Some(LogRoom { _permit: permit })
+        Some(LogRoom {
+            _permit: permit,
+            _place: place,
+        })
     }
 
     fn gate(&self, kind: Kind) -> &Gate {
@@ -268,7 +281,39 @@ pub(super) fn busy(request: &Request, keyed: bool) -> Option<Busy> {
 
 #[cfg(test)]
 mod tests {
+    use osb_protocol::identity::{PrincipalKind, Role};
+
     use super::*;
+    use crate::identity::{Scope, Validity};
+
+    #[tokio::test]
+    async fn one_tenant_leaves_room_for_the_logs_of_others() {
+        let limits = Limits {
+            concurrency: 0,
+            keyless_per_client: 0,
+            per_sandbox: 0,
+        };
+        let tasks = Supervisor::new();
+        let room = Capacities::new(limits, &Room::of_descriptors(20_000), &tasks);
+        let of = |id: &str, tenant: Option<&str>| Principal {
+            kind: PrincipalKind::ApiKey,
+            id: id.to_owned(),
+            name: id.to_owned(),
+            role: Role::ReadOnly,
+            scope: Scope::of(tenant),
+            validity: Validity::default(),
+        };
+        let keys = ["k1", "k2"].map(|id| of(id, Some("a")));
+        let taken: Vec<_> = keys.iter().cycle().map_while(|key| room.log(key)).collect();
+        assert_eq!(taken.len(), LOGS_OF_ONE);
+        let [other, admin] = [of("k3", Some("b")), of("k4", None)];
+        let others = [&other, &admin].map(|principal| room.log(principal));
+        assert!(others.iter().all(Option::is_some));
+        assert!(room.log(&admin).is_none(), "all are taken");
+        drop(taken);
+        assert!(room.log(&keys[0]).is_some());
+        tasks.stop();
+    }
 
     #[tokio::test]
     async fn kinds_do_not_take_each_others_room_and_shedding_is_summed_up() {

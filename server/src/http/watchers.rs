@@ -1,5 +1,5 @@
-//! How many streams each principal follows at once. They last for as long as their clients like, and
-//! each takes a place among the API requests.
+//! How many places each principal, or another subject, takes at once: of streams, which last for as long as
+//! their clients like and take a place among the API requests, and of logs in memory.
 
 use std::{
     collections::HashMap,
@@ -9,11 +9,15 @@ use std::{
 /// Most streams of one principal.
 pub(super) const WATCHERS_MAX: usize = 64;
 
-/// Counts the streams of each principal. Clones share the counts.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Watchers(Arc<Mutex<HashMap<String, usize>>>);
+/// Counts the places of each subject. Clones share the counts.
+#[derive(Clone, Debug)]
+pub(super) struct Watchers {
+    /// Most places of one subject.
+    most: usize,
+    counts: Arc<Mutex<HashMap<String, usize>>>,
+}
 
-/// A place for one stream, until it is dropped.
+/// A place, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Watching {
     watchers: Watchers,
@@ -21,11 +25,18 @@ pub(super) struct Watching {
 }
 
 impl Watchers {
-    /// A place for one more stream of the principal; `None` at [`WATCHERS_MAX`].
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            most,
+            counts: Arc::default(),
+        }
+    }
+
+    /// One more place; `None` when the subject has as many as it may.
     pub(super) fn enter(&self, principal: &str) -> Option<Watching> {
         let mut counts = self.counts();
         let count = counts.entry(principal.to_owned()).or_default();
-        if *count >= WATCHERS_MAX {
+        if *count >= self.most {
             return None;
         }
         *count += 1;
@@ -38,7 +49,7 @@ impl Watchers {
 
     fn counts(&self) -> MutexGuard<'_, HashMap<String, usize>> {
         // The counts are whole after every operation, so a panic elsewhere does not spoil them.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -60,7 +71,7 @@ mod tests {
 
     #[test]
     fn each_principal_has_its_own_bound_and_room_comes_back() {
-        let watchers = Watchers::default();
+        let watchers = Watchers::new(WATCHERS_MAX);
         let mut held: Vec<_> = (0..WATCHERS_MAX).map(|_| watchers.enter("a")).collect();
         assert!(held.iter().all(Option::is_some));
         assert!(watchers.enter("a").is_none());

@@ -27,7 +27,7 @@ pub(super) async fn report(
     Extension(admitted): Extension<Admitted>,
     Path(id): Path<SandboxId>,
 ) -> Response {
-    let Some(room) = state.room.log() else {
+    let Some(room) = state.room.log(admitted.principal()) else {
         return (StatusCode::SERVICE_UNAVAILABLE, NO_ROOM).into_response();
     };
     let service = state.domains.service(&admitted.principal().scope);
@@ -54,7 +54,7 @@ pub(super) async fn download(
     Extension(admitted): Extension<Admitted>,
     Path(id): Path<SandboxId>,
 ) -> Response {
-    let Some(room) = state.room.log() else {
+    let Some(room) = state.room.log(admitted.principal()) else {
         return (StatusCode::SERVICE_UNAVAILABLE, NO_ROOM).into_response();
     };
     let service = state.domains.service(&admitted.principal().scope);

@@ -22,7 +22,10 @@ use super::super::{
     extract::{InPath, Query, sandbox_id},
     overload::LogRoom,
 };
-use crate::sandbox::diagnostics::{events_text, log_text, parse_since};
+use crate::{
+    identity::Principal,
+    sandbox::diagnostics::{events_text, log_text, parse_since},
+};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
@@ -66,7 +69,7 @@ const ALL: &str = "all";
 )]
 pub(super) async fn logs(
     State(app): State<AppState>,
-    Caller { service, .. }: Caller,
+    Caller { service, principal }: Caller,
     InPath(id): InPath<String>,
     query: Query,
 ) -> Result<Response, ApiError> {
@@ -74,11 +77,11 @@ pub(super) async fn logs(
     let tail = bounded(&query, "tail", 100, TAIL_MAX)?;
     let Some(scope) = scope(&query, "container")? else {
         let since = query.last("since").and_then(parse_since);
-        let room = room_for_log(&app)?;
+        let room = room_for_log(&app, &principal)?;
         let log = service.diagnostic_log(&id, tail, since).await?;
         return Ok(deprecated(room.hold(log_text(log))));
     };
-    let room = room_for_log(&app)?;
+    let room = room_for_log(&app, &principal)?;
     // One more shows whether there are more.
     let mut log = service.diagnostic_log(&id, SCOPED_LOG + 1, None).await?;
     let surplus = log.text.lines().count().saturating_sub(SCOPED_LOG);
@@ -182,7 +185,7 @@ pub(super) async fn inspect(
 )]
 pub(super) async fn summary(
     State(app): State<AppState>,
-    Caller { service, .. }: Caller,
+    Caller { service, principal }: Caller,
     InPath(id): InPath<String>,
     query: Query,
 ) -> Result<Response, ApiError> {
@@ -196,7 +199,7 @@ pub(super) async fn summary(
         }
     };
     let id = sandbox_id(id);
-    let room = room_for_log(&app)?;
+    let room = room_for_log(&app, &principal)?;
     let summary = service.diagnostic_summary(&id, tail, limit).await?;
     Ok(text(room.hold(summary)))
 }
@@ -227,8 +230,8 @@ fn scope<'a>(query: &Query, own: &'a str) -> Result<Option<&'a str>, ApiError> {
 }
 
 /// Room for a log in memory, until its last byte was sent.
-fn room_for_log(app: &AppState) -> Result<LogRoom, ApiError> {
-    app.room.log().ok_or_else(|| {
+fn room_for_log(app: &AppState, principal: &Principal) -> Result<LogRoom, ApiError> {
+    app.room.log(principal).ok_or_else(|| {
         let message = "as many logs are read as the server has room for; try again shortly";
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, code::OVERLOADED, message).unlogged()
     })
