@@ -201,6 +201,8 @@ def test_a_server_that_is_killed_during_a_create_leaves_nothing_unguarded(engine
 
 def test_a_create_whose_sidecar_cannot_start_leaves_nothing(engine, server, warm):
     wait_until("warm sidecars", lambda: ready_sidecars(server) == warm)
+    # A create that the engine still worked on when its server was killed is swept a while later.
+    wait_until("a clean engine", lambda: len(engine.docker("ps", "--all", "--quiet").split()) == warm)
     engine.internet.reached.clear()
     connect = ["curl", "-s", "-m", "1", f"http://{FORBIDDEN}/"]
     env = {"OPENSANDBOX_EGRESS_DENY_WEBHOOK": "no address"}
