@@ -75,7 +75,7 @@ pub(super) fn refusal(hosts: &AllowedHosts, request: &Request) -> Option<ApiErro
 }
 
 /// The hosts that a request names: in `Host`, in its target, or in both.
-fn named(request: &Request) -> Result<Vec<Authority>, &'static str> {
+pub(super) fn named(request: &Request) -> Result<Vec<Authority>, &'static str> {
     let mut lines = request.headers().get_all(HOST).into_iter();
     let (line, another) = (lines.next(), lines.next());
     if another.is_some() {

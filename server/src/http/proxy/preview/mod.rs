@@ -17,12 +17,11 @@ use axum::{
     routing::get,
 };
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, Version,
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version,
     header::{
-        CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HOST, LOCATION,
-        REFERRER_POLICY, SET_COOKIE,
+        CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, LOCATION, REFERRER_POLICY,
+        SET_COOKIE,
     },
-    uri::Authority,
 };
 use osb_forward::{Forwarded, HeaderRules, Lease, Peer};
 use osb_protocol::{SandboxId, error::code, headers, identity::Role};
@@ -35,6 +34,7 @@ use super::{
         AppState, client,
         error::ApiError,
         gate::Visitor,
+        host,
         origin::{self, Origin},
         overload::{self, Kind},
         stall::unless_stalled,
@@ -134,11 +134,10 @@ struct Ticket {
 async fn enter(
     State(PreviewState { previews, .. }): State<PreviewState>,
     Query(Ticket { ticket }): Query<Ticket>,
-    uri: Uri,
-    headers: HeaderMap,
+    request: Request,
 ) -> Response {
     let Inner { origins, grants } = &*previews.0;
-    let Some(site) = site(origins, &uri, &headers) else {
+    let Some(site) = site(origins, &request) else {
         return refuse(
             StatusCode::NOT_FOUND,
             "There is no preview at this address.",
@@ -164,7 +163,7 @@ async fn enter(
 /// Forwards a request of a browser with a pass.
 async fn forward(State(state): State<PreviewState>, mut request: Request) -> Response {
     let Inner { origins, grants } = &*state.previews.0;
-    let Some(site) = site(origins, request.uri(), request.headers()) else {
+    let Some(site) = site(origins, &request) else {
         return refuse(
             StatusCode::NOT_FOUND,
             "There is no preview at this address.",
@@ -251,17 +250,12 @@ fn pass_on(
     Ok((to, rules))
 }
 
-fn site(origins: &PreviewOrigins, uri: &Uri, headers: &HeaderMap) -> Option<Site> {
-    let host = match headers.get(HOST) {
-        Some(host) => Some(host.to_str().ok()?),
-        None => None,
-    };
-    // HTTP/2 names the host in the address.
-    let host = match (uri.authority().map(Authority::as_str), host) {
-        (Some(one), Some(other)) if one != other => return None,
-        (one, other) => one.or(other)?,
-    };
-    origins.site(host)
+/// The preview that a request names. One that names two hosts names none.
+fn site(origins: &PreviewOrigins, request: &Request) -> Option<Site> {
+    let named = host::named(request).ok()?;
+    let (first, others) = named.split_first()?;
+    let is_one = others.iter().all(|other| other == first);
+    origins.site(first.as_str()).filter(|_| is_one)
 }
 
 /// Every pass that a request brings.
