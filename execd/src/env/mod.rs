@@ -274,6 +274,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn of_a_long_file_the_last_whole_lines_are_read() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join(".env");
+        let most = usize::try_from(limits::ENV_FILE).unwrap();
+        let long = format!("A=old\n{}\nA=new\n", "x".repeat(most));
+        for (text, read, is_cut) in [("A=1\n", "A=1\n", false), (&*long, "A=new\n", true)] {
+            std::fs::write(&path, text).unwrap();
+            let found = read_end(File::open(&path).unwrap()).unwrap();
+            assert_eq!(found, (read.as_bytes().to_vec(), is_cut));
+        }
+    }
+
+    #[test]
     fn configuration_never_reaches_the_user() {
         let environment = Environment::new(Variables::from_iter([
             ("EXECD_ACCESS_TOKEN", "secret"),

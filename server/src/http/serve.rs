@@ -355,7 +355,7 @@ mod tests {
         for begin in ["", "P", "PRI * HTTP/2.0\r\n", "GET / HT"] {
             let mut client = connected().await;
             client.write_all(begin.as_bytes()).await.unwrap();
-            // The server has it.
+            // Most likely the server has it then. Otherwise this takes a minute.
             tokio::time::sleep(Duration::from_millis(300)).await;
             tokio::time::pause();
             tokio::time::advance(FIRST_REQUEST + Duration::from_secs(1)).await;

@@ -148,6 +148,35 @@ async fn what_is_nested_too_deeply_is_neither_listed_nor_applied() {
     assert_eq!(isolated.daemon.get("/ping").await.status, 200);
 }
 
+/// The trees are mounted again for a commit, long after their paths were checked.
+#[tokio::test]
+async fn a_bind_that_became_a_link_is_not_followed() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let place = isolated.place.path();
+    let (bound, outside) = (place.join("allowed/data"), place.join("outside"));
+    for directory in [&bound, &outside] {
+        fs::create_dir_all(directory).unwrap();
+    }
+    let more = json!({ "binds": [{ "source": bound, "dest": "/run/data" }] });
+    let id = isolated.session(more).await;
+    isolated
+        .output_of(&id, "echo x > file; echo x > /run/data/x")
+        .await;
+    assert!(bound.join("x").exists());
+    fs::rename(&bound, place.join("allowed/moved")).unwrap();
+    symlink(&outside, &bound).unwrap();
+    let path = format!("/v1/isolated/session/{id}");
+    let _refused = isolated
+        .daemon
+        .post(&format!("{path}/commit"), json!({}))
+        .await;
+    let body = json!({ "code": "echo y > /run/data/y" });
+    let _refused = isolated.daemon.post(&format!("{path}/run"), body).await;
+    assert!(!outside.join("y").exists());
+}
+
 #[tokio::test]
 async fn changes_are_discarded() {
     let Some(isolated) = Isolated::new().await else {

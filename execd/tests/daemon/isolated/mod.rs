@@ -440,35 +440,6 @@ async fn profiles_binds_and_networks() {
     assert!(answer.text().contains("binds[0].dest"), "{}", answer.text());
 }
 
-/// The trees are mounted again for a commit, long after their paths were checked.
-#[tokio::test]
-async fn a_bind_that_became_a_link_is_not_followed() {
-    let Some(isolated) = Isolated::new().await else {
-        return;
-    };
-    let place = isolated.place.path();
-    let (bound, outside) = (place.join("allowed/data"), place.join("outside"));
-    for directory in [&bound, &outside] {
-        fs::create_dir_all(directory).unwrap();
-    }
-    let more = json!({ "binds": [{ "source": bound, "dest": "/run/data" }] });
-    let id = isolated.session(more).await;
-    isolated
-        .output_of(&id, "echo x > file; echo x > /run/data/x")
-        .await;
-    assert!(bound.join("x").exists());
-    fs::rename(&bound, place.join("allowed/moved")).unwrap();
-    symlink(&outside, &bound).unwrap();
-    let path = format!("/v1/isolated/session/{id}");
-    let _refused = isolated
-        .daemon
-        .post(&format!("{path}/commit"), json!({}))
-        .await;
-    let body = json!({ "code": "echo y > /run/data/y" });
-    let _refused = isolated.daemon.post(&format!("{path}/run"), body).await;
-    assert!(!outside.join("y").exists());
-}
-
 #[tokio::test]
 async fn secrets_and_configuration_stay_outside() {
     let prepare = |command: &mut Command| {
