@@ -4,15 +4,18 @@
 mod bench;
 mod build;
 mod ci;
+mod deadline;
 mod duration;
 mod host;
 mod interrupt;
+mod load;
 mod package;
 mod process;
 mod progress;
 mod repo;
 mod step;
 mod test;
+mod times;
 mod up;
 mod wait;
 
@@ -62,6 +65,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    times::begin();
     match run(Cli::parse().command) {
         Ok(code) => code,
         Err(error) => {

@@ -17,6 +17,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
 
 use crate::{
+    deadline,
     interrupt::{ForwardGuard, signal_group},
     progress::{Line, Progress},
     step,
@@ -160,7 +161,7 @@ fn follow(
         read_lines(pipe, Line::Err, sender.clone());
     }
     drop(sender);
-    let deadline = limit.map(|limit| Instant::now() + limit);
+    let deadline = limit.map(|limit| Instant::now() + deadline::within(limit));
     let mut ended: Option<Instant> = None;
     let timed_out = loop {
         match lines.recv_timeout(POLL_INTERVAL) {

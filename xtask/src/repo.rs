@@ -53,6 +53,15 @@ impl Repo {
         }
     }
 
+    /// What runs leave for later ones: beside Cargo's output if that outlives the checkout.
+    pub(crate) fn records(&self) -> PathBuf {
+        let target = self.cargo_target();
+        match (env::var_os("CARGO_TARGET_DIR"), target.parent()) {
+            (Some(_), Some(parent)) => parent.join("records"),
+            _ => target.join("records"),
+        }
+    }
+
     /// Output of the wasm build. It has a folder of its own because another compiler may build it.
     pub(crate) fn wasm_target(&self) -> PathBuf {
         self.cargo_target().join("wasm")

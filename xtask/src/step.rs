@@ -11,7 +11,11 @@ use std::{
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 
-use crate::{duration::readable, progress::say};
+use crate::{
+    duration::readable,
+    progress::say,
+    times::{self, Kind},
+};
 
 thread_local! {
     /// Names of the steps that this thread runs, the innermost last.
@@ -26,6 +30,7 @@ pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T>
     STEPS.with_borrow_mut(|steps| steps.push(name.to_owned()));
     let result = work().with_context(|| name.to_owned());
     STEPS.with_borrow_mut(Vec::pop);
+    times::record(Kind::Step, name, started);
     let verdict = if result.is_ok() { "done" } else { "FAILED" };
     say(&format!(
         "    {name}: {verdict} in {}",

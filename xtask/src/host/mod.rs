@@ -6,6 +6,7 @@ pub(crate) mod node;
 pub(crate) mod postgres;
 pub(crate) mod python;
 pub(crate) mod toolchain;
+pub(crate) mod tools;
 
 use std::path::Path;
 

@@ -31,6 +31,14 @@ fn has_venv() -> bool {
         && query(Command::new("python3").args(["-c", "import venv, ensurepip"])).is_ok()
 }
 
+/// Ensures that Python can make virtual environments.
+pub(super) fn ensure_venv(installer: &Installer) -> Result<()> {
+    match has_venv() {
+        true => Ok(()),
+        false => installer.packages("Python with venv", &PACKAGES),
+    }
+}
+
 /// Ensures that the environment `end2end/.venv-<name>` has the packages of `requirements`, and
 /// returns its interpreter.
 pub(crate) fn environment(
@@ -39,9 +47,7 @@ pub(crate) fn environment(
     name: &str,
     requirements: &Path,
 ) -> Result<PathBuf> {
-    if !has_venv() {
-        installer.packages("Python with venv", &PACKAGES)?;
-    }
+    ensure_venv(installer)?;
     let dir = repo.path(format!("end2end/.venv-{name}"));
     let python = dir.join("bin/python");
     let version = query(Command::new("python3").arg("--version"))?;

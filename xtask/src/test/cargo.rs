@@ -1,13 +1,26 @@
-//! The Rust tests of every crate but the browser's.
+//! The Rust tests of every crate but the browser's, each in a process of its own.
 
-use std::{fs, path::Path, process::Command, time::Duration};
+use std::{
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
-use anyhow::{Error, Result, bail};
+use anyhow::{Context as _, Error, Result, bail};
 
-use super::{Context, suite::Suite, tally::Tally};
+use super::{
+    Context,
+    changed::Changed,
+    junit::{self, Case},
+    suite::Suite,
+    tally::Tally,
+};
 use crate::{
     build,
-    host::{GVISOR, REDIS, postgres::Postgres},
+    host::{GVISOR, REDIS, postgres::Postgres, tools::NEXTEST},
+    load,
     process::{self, Ended, describe, run_ignoring_failure, run_within, watch},
     progress::Line,
     repo::Repo,
@@ -20,38 +33,34 @@ const LIMIT: Duration = Duration::from_secs(45 * 60);
 /// Variable that selects the long form of tests that have one.
 const FULL: &str = "OPENSANDBOX_TEST_FULL";
 
-/// Name of the integration test target with the tests that need the engine, in every crate.
-const ON_DOCKER: &str = "docker";
+/// Profile of the test runner, in `.config/nextest.toml`.
+const PROFILE: &str = "ci";
+
+/// Tests that need the engine.
+const ON_DOCKER: &str = "binary(=docker)";
+/// Tests of servers that must pass on every store, without those that are only about SQLite's files.
+const ON_ANY_STORE: &str = "(binary(=server) + binary(=kills)) - test(/(^|::)sqlite_/)";
 
 /// Variable with the URL of a PostgreSQL for tests.
 const POSTGRES: &str = "OPENSANDBOX_TEST_POSTGRESQL";
 /// Variable that selects the database of test servers.
 const STORE: &str = "OPENSANDBOX_TEST_STORE";
-/// Folder with a test target per file or folder, of servers over the simulated runtime.
-const SERVER_TESTS: &str = "crates/testkit/tests";
-/// Those of them that are not run again on PostgreSQL: they need the engine, or their servers store
-/// nothing that they look at.
-const ON_ONE_STORE: [&str; 6] = [
-    ON_DOCKER,
-    "edge",
-    "neighbours",
-    "openapi",
-    "overload",
-    "telemetry",
-];
-/// Prefix of the names of tests that are only about SQLite's files.
-const ON_FILES: &str = "sqlite_";
 
-/// Runs `cargo test`, then the servers' tests again on PostgreSQL. Without an engine, as the error in `docker` says, it leaves out the tests that
-/// need one.
+/// Runs all tests, then those of servers again on PostgreSQL. Without an engine, as the error in
+/// `docker` says, it leaves out the tests that need one.
 pub(super) fn run(context: &Context<'_>, docker: Result<(), &Error>) -> Tally {
     let built = step("build the Rust tests", || {
-        run_within(LIMIT, cargo_test(context).arg("--no-run"))
+        let mut cargo = cargo_test(context);
+        run_within(LIMIT, cargo.arg("--no-run"))?;
+        NEXTEST.ensure(context.repo, &context.installer)
     });
-    if let Err(error) = built {
-        notice(&format!("FAILED: {error:#}"));
-        return Tally::FAILED;
-    }
+    let program = match built {
+        Ok(program) => program,
+        Err(error) => {
+            notice(&format!("FAILED: {error:#}"));
+            return Tally::FAILED;
+        }
+    };
     let mut tally = Tally::default();
     let postgres = step("start PostgreSQL for the tests", || {
         Postgres::start(&context.installer)
@@ -60,6 +69,7 @@ pub(super) fn run(context: &Context<'_>, docker: Result<(), &Error>) -> Tally {
         tally += context.report_failure("test PostgreSQL", error);
     }
     let postgres = postgres.ok();
+    let url = postgres.as_ref().map(Postgres::url);
     let redis = step("provide Redis for the tests", || {
         context.installer.program(REDIS, &[REDIS])
     });
@@ -74,37 +84,37 @@ pub(super) fn run(context: &Context<'_>, docker: Result<(), &Error>) -> Tally {
         notice(&format!("SKIPPED: could not test gVisor: {error:#}"));
         tally += Tally::SKIPPED;
     }
-    let filter = context.options.filter.as_deref();
-    let mut cargo = cargo_test(context);
-    if let Some(postgres) = &postgres {
-        cargo.env(POSTGRES, postgres.url());
-    }
-    cargo.args(["--no-fail-fast", "--"]).args(filter);
+    let mut runner = Runner {
+        name: "Rust tests",
+        program,
+        database: url,
+        on_database: false,
+        tests: "all()".to_owned(),
+    };
     if let Err(why) = docker {
-        match on_docker(context) {
+        match on_docker(context, &runner) {
             Ok(names) => {
-                for name in &names {
-                    cargo.args(["--skip", name]);
-                }
+                runner.tests = format!("all() - {ON_DOCKER}");
                 tally += left_out(context, &names, why);
             }
             // The test run below fails in the same way and is counted.
             Err(error) => notice(&format!("cannot list the tests on Docker: {error:#}")),
         }
     }
-    tally += run_and_count(&mut cargo, "cargo test");
-    if let Some(postgres) = &postgres {
-        let mut cargo = cargo_test(context);
-        cargo.env(POSTGRES, postgres.url()).env(STORE, "postgresql");
-        // Without a package: one alone would be built with other features of its dependencies.
-        cargo.arg("--no-fail-fast");
-        for target in on_any_store(context.repo.root()) {
-            cargo.args(["--test", &target]);
-        }
-        cargo.args(["--", "--skip", ON_FILES]).args(filter);
-        tally += run_and_count(&mut cargo, "cargo test on PostgreSQL");
+    tally += runner.run(context);
+    if runner.database.is_some() {
+        let again = Runner {
+            name: "Rust tests on PostgreSQL",
+            on_database: true,
+            tests: ON_ANY_STORE.to_owned(),
+            ..runner
+        };
+        tally += again.run(context);
     }
-    tally
+    if context.changed.is_some() {
+        return tally;
+    }
+    tally + documented(context)
 }
 
 /// Builds what the Rust tests need but the server, while the site is made that the server embeds.
@@ -123,68 +133,142 @@ pub(crate) fn build_dependencies(repo: &Repo) -> Result<()> {
     })
 }
 
-/// Test targets that must pass on every store: a new one is among them.
-fn on_any_store(root: &Path) -> Vec<String> {
-    let files = fs::read_dir(root.join(SERVER_TESTS));
-    let mut targets: Vec<_> = files
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|file| file.path().file_stem()?.to_str().map(str::to_owned))
-        .filter(|target| !ON_ONE_STORE.contains(&target.as_str()))
-        .collect();
-    targets.sort();
-    targets
+/// A selection of tests, and where their servers keep what they store.
+#[derive(Clone)]
+struct Runner {
+    /// Name in messages.
+    name: &'static str,
+    /// The test runner.
+    program: PathBuf,
+    /// URL of a PostgreSQL for tests.
+    database: Option<String>,
+    /// Whether test servers use it.
+    on_database: bool,
+    /// Which tests, as a filter of the test runner.
+    tests: String,
 }
 
-/// Runs `cargo test` and adds up its summary lines.
-fn run_and_count(cargo: &mut Command, name: &str) -> Tally {
+impl Runner {
+    fn run(&self, context: &Context<'_>) -> Tally {
+        context.wait_until_quiet(self.name);
+        let mut command = self.command(context, "run");
+        command.args(["--profile", PROFILE, "--no-tests", "pass"]);
+        let tests = match context.changed.as_ref().and_then(Changed::rust) {
+            None => self.tests.clone(),
+            Some(changed) => format!("({}) & ({changed})", self.tests),
+        };
+        command.args(["--filterset", &tests]);
+        command.args(context.options.filter.as_deref());
+        let suite = Suite {
+            name: self.name,
+            labelled: false,
+            limit: LIMIT,
+        };
+        let report = context.repo.cargo_target().join("nextest").join(PROFILE);
+        let report = report.join("junit.xml");
+        if let Err(error) = remove(&report) {
+            return context.report_failure(&format!("run {}", self.name), &error);
+        }
+        eprintln!("==> {}", self.name);
+        suite.run_cases(
+            context,
+            &mut command,
+            None,
+            // A run without tests writes no report.
+            || match report.exists() {
+                true => junit::read(&report),
+                false => Ok(Vec::new()),
+            },
+            |case| {
+                let alone = self.only(case);
+                Box::new(move |context| alone.run(context))
+            },
+        )
+    }
+
+    /// The same with a single test.
+    fn only(&self, case: &Case) -> Self {
+        Self {
+            tests: format!("binary_id(={}) & test(={})", case.group, case.name),
+            ..self.clone()
+        }
+    }
+
+    fn command(&self, context: &Context<'_>, action: &str) -> Command {
+        let runner = Command::new(&self.program);
+        let mut command = process::without_xtask_variables(runner);
+        command
+            .args(["nextest", action])
+            .env(
+                "OPENSANDBOX_EXECD_PATH",
+                context.repo.dist_for_tests().join("execd"),
+            )
+            .env("OPENSANDBOX_TEST_RUN", &context.run)
+            .env(load::PATIENCE, context.patience.to_string())
+            .current_dir(context.repo.root());
+        if context.options.full {
+            command.env(FULL, "1");
+        }
+        if let Some(url) = &self.database {
+            command.env(POSTGRES, url);
+        }
+        if self.on_database {
+            command.env(STORE, "postgresql");
+        }
+        command
+    }
+}
+
+/// Removes the report of an earlier run, if there is one.
+fn remove(report: &Path) -> Result<()> {
+    match fs::remove_file(report) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", report.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Runs the examples in the documentation of the crates that have some.
+fn documented(context: &Context<'_>) -> Tally {
+    let mut cargo = cargo_test(context);
+    cargo.args(["--doc", "--no-fail-fast", "--"]);
+    cargo.args(context.options.filter.as_deref());
     let mut counted = Tally::default();
     let mut add = |line: &str| counted += parse_summary(line).unwrap_or_default();
     let suite = Suite {
-        name,
+        name: "examples in the documentation",
         labelled: false,
         limit: LIMIT,
     };
-    let mut around = suite.run(cargo, &mut add, || Ok(Tally::default()));
+    let mut around = suite.run(&mut cargo, &mut add, || Ok(Tally::default()));
     if counted.failed > 0 {
         // The exit status only repeats failures that the summary lines counted.
         around = Tally::default();
     }
-    counted += around;
-    counted
+    counted + around
 }
 
 fn cargo_test(context: &Context<'_>) -> Command {
     let mut cargo = process::cargo();
-    cargo
-        .arg("test")
-        .env(
-            "OPENSANDBOX_EXECD_PATH",
-            context.repo.dist_for_tests().join("execd"),
-        )
-        .env("OPENSANDBOX_TEST_RUN", &context.run)
-        .current_dir(context.repo.root());
-    if context.options.full {
-        cargo.env(FULL, "1");
-    }
+    cargo.arg("test").current_dir(context.repo.root());
     cargo
 }
 
 /// Names of the tests that need the engine.
-fn on_docker(context: &Context<'_>) -> Result<Vec<String>> {
-    let mut cargo = cargo_test(context);
-    cargo.args(["--test", ON_DOCKER, "--", "--list", "--format", "terse"]);
+fn on_docker(context: &Context<'_>, runner: &Runner) -> Result<Vec<String>> {
+    let mut list = runner.command(context, "list");
+    list.args(["--filterset", ON_DOCKER, "--message-format", "oneline"]);
     let mut names = Vec::new();
-    let ended = watch(&mut cargo, LIMIT, &mut |line| match line {
+    let ended = watch(&mut list, LIMIT, &mut |line| match line {
         Line::Out(text) => names.extend(parse_listed(text)),
         Line::Err(text) => eprintln!("{text}"),
         Line::Transient(_) | Line::Idle => {}
     })?;
     match ended {
         Ended::Exited(status) if status.success() && !names.is_empty() => Ok(names),
-        Ended::Exited(status) => bail!("{} named none and ended with {status}", describe(&cargo)),
-        Ended::Killed => bail!("{} hung", describe(&cargo)),
+        Ended::Exited(status) => bail!("{} named none and ended with {status}", describe(&list)),
+        Ended::Killed => bail!("{} hung", describe(&list)),
     }
 }
 
@@ -203,9 +287,10 @@ fn left_out(context: &Context<'_>, names: &[String], why: &Error) -> Tally {
     }
 }
 
-/// Parses the name in a line of a terse list, such as `module::name: test`.
+/// Parses the name in a line such as `osb-testkit::docker module::name`.
 fn parse_listed(line: &str) -> Option<String> {
-    Some(line.strip_suffix(": test")?.to_owned())
+    let (_program, name) = line.trim().split_once(' ')?;
+    Some(name.to_owned())
 }
 
 /// Parses a line such as `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; …`.
@@ -229,28 +314,10 @@ mod tests {
     use crate::{repo::Repo, test::Options};
 
     #[test]
-    fn the_servers_tests_run_on_every_store() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let targets = on_any_store(&root);
-        for target in ["access", "kills", "tenants", "webhooks"] {
-            assert!(targets.iter().any(|it| it == target), "{targets:?}");
-        }
-        for target in ON_ONE_STORE {
-            assert!(!targets.iter().any(|it| it == target), "{targets:?}");
-            let path = root.join(SERVER_TESTS).join(target);
-            assert!(
-                path.exists() || path.with_extension("rs").exists(),
-                "{target}"
-            );
-        }
-    }
-
-    #[test]
     fn without_an_engine_docker_tests_are_skipped_and_counted() {
         let names: Vec<_> = [
-            "a_restart: test",
-            "a::delete: test",
-            "3 tests, 0 benchmarks",
+            "osb-testkit::docker a_restart",
+            "osb-testkit::docker a::delete",
             "",
         ]
         .into_iter()

@@ -2,27 +2,39 @@
 
 mod browser;
 mod cargo;
+mod changed;
 mod fuzz;
 mod js;
+mod junit;
 mod leftovers;
 mod package;
 mod python;
+mod repeat;
 mod server;
 mod suite;
 pub(crate) mod tally;
+mod tier;
 
-use std::{io::Write, process::ExitCode};
+use std::{
+    io::Write,
+    process::ExitCode,
+    sync::{Mutex, PoisonError},
+};
 
 use anyhow::{Error, Result};
 use clap::{Args, ValueEnum};
 
-use self::{leftovers::Baseline, tally::Tally};
+use self::{changed::Changed, leftovers::Baseline, repeat::Failure, tally::Tally};
 use crate::{
     build::{self, Profile},
+    deadline,
     host::{self, Installer, engine},
     interrupt::{self, interrupted},
+    load::{self, BusyLoops},
+    progress::say,
     repo::Repo,
     step::notice,
+    times,
     up::{ensure_base_image, ensure_egress_image, random_key},
 };
 
@@ -38,6 +50,10 @@ pub(crate) struct Options {
     /// Run only these suites; may be repeated
     #[arg(long = "suite", value_enum, value_name = "SUITE")]
     suites: Vec<Chosen>,
+    /// Run beside two busy loops for each processor. `test` runs the tests of what differs from a
+    /// commit, and those that were flaky, five times; `ci` runs everything once
+    #[arg(long, value_name = "COMMIT", num_args = 0..=1, default_missing_value = "@{upstream}")]
+    under_load: Option<String>,
     /// Database of the server that the suites in Python test completely
     #[arg(long, value_enum, default_value_t)]
     store: Database,
@@ -61,6 +77,19 @@ enum Chosen {
     Browser,
 }
 
+impl Chosen {
+    /// Name in messages.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Rust => "Rust tests",
+            Self::Packages => "packages",
+            Self::Python => "suites in Python",
+            Self::Javascript => js::NAME,
+            Self::Browser => browser::NAME,
+        }
+    }
+}
+
 /// Where a server keeps its store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Database {
@@ -77,6 +106,11 @@ impl Options {
         !self.no_install
     }
 
+    /// Whether no test is left out.
+    fn is_whole(&self) -> bool {
+        self.filter.is_none() && self.suites.is_empty() && self.under_load.is_none()
+    }
+
     /// Whether a suite is run.
     fn includes(&self, suite: Chosen) -> bool {
         self.suites.is_empty() || self.suites.contains(&suite)
@@ -90,6 +124,12 @@ struct Context<'a> {
     options: &'a Options,
     /// Unique name of this run.
     run: String,
+    /// Factor by which tests extend their deadlines on this machine at this time.
+    patience: f64,
+    /// Tests that failed, to be repeated.
+    failures: Mutex<Vec<Failure>>,
+    /// The only tests to run, if some are named by what changed.
+    changed: Option<Changed>,
 }
 
 impl<'a> Context<'a> {
@@ -99,7 +139,43 @@ impl<'a> Context<'a> {
             installer: Installer::new(options.may_install()),
             options,
             run: random_key()?,
+            patience: {
+                let _busy = options
+                    .under_load
+                    .is_some()
+                    .then(|| BusyLoops::start(BUSY_LOOPS));
+                load::patience()
+            },
+            failures: Mutex::default(),
+            changed: None,
         })
+    }
+
+    /// Whether a suite is run.
+    fn includes(&self, suite: Chosen) -> bool {
+        let has_changed = self.changed.as_ref().is_none_or(|changed| match suite {
+            Chosen::Rust => changed.rust().is_some(),
+            Chosen::Packages => false,
+            Chosen::Python => changed.has_python(),
+            Chosen::Javascript => changed.javascript,
+            Chosen::Browser => !changed.browser().is_empty(),
+        });
+        has_changed && self.options.includes(suite)
+    }
+
+    /// Waits until other work on this machine is over, unless the run makes load itself.
+    fn wait_until_quiet(&self, suite: &str) {
+        if self.options.under_load.is_none() {
+            load::wait_until_quiet(suite);
+        }
+    }
+
+    /// Keeps a test that failed.
+    fn note_failure(&self, failure: Failure) {
+        let failures = self.failures.lock();
+        failures
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(failure);
     }
 
     /// Reports that a prerequisite of a suite is missing. That is a failure where xtask may install
@@ -122,11 +198,34 @@ type Run = fn(&Context<'_>) -> Tally;
 
 /// Runs the suites and prints the count as the last line.
 pub(crate) fn test(repo: &Repo, options: &Options) -> ExitCode {
-    conclude(suites(repo, options))
+    limit(options);
+    let tally = match &options.under_load {
+        None => suites(repo, options),
+        Some(base) => under_load(repo, options, base),
+    };
+    conclude(repo, tally)
 }
 
-/// Prints the last line and turns the count into an exit code.
-pub(crate) fn conclude(tally: Tally) -> ExitCode {
+/// Sets the deadline of the run. The long form of the tests takes longer than any.
+pub(crate) fn limit(options: &Options) {
+    if !options.full {
+        deadline::set(deadline::WHOLE_RUN);
+    }
+}
+
+/// Prints the durations and the last line, and turns the count into an exit code.
+pub(crate) fn conclude(repo: &Repo, mut tally: Tally) -> ExitCode {
+    if deadline::passed() {
+        let minutes = deadline::WHOLE_RUN.as_secs() / 60;
+        notice(&format!(
+            "FAILED: the run took longer than {minutes} minutes"
+        ));
+        tally += Tally::FAILED;
+    }
+    match times::report(&repo.reports()) {
+        Ok(table) => say(&table),
+        Err(error) => notice(&format!("the durations cannot be written: {error:#}")),
+    }
     println!("{tally}");
     // A closed pipe is no failure of the tests.
     let _ = std::io::stdout().flush();
@@ -137,13 +236,43 @@ pub(crate) fn conclude(tally: Tally) -> ExitCode {
     }
 }
 
+/// Times that the tests of what changed run under load.
+const ROUNDS: usize = 5;
+/// Busy loops for each processor.
+const BUSY_LOOPS: usize = 2;
+
+/// Runs the tests of what differs from the commit `base` several times beside busy loops. Nothing is
+/// repeated: each failure counts.
+fn under_load(repo: &Repo, options: &Options, base: &str) -> Tally {
+    let changed = match Changed::since(repo, base) {
+        Ok(changed) => changed,
+        Err(error) => {
+            notice(&format!("FAILED: {error:#}"));
+            return Tally::FAILED;
+        }
+    };
+    let mut tally = Tally::default();
+    for round in (1..=ROUNDS).take_while(|_| !stopped()) {
+        say(&format!("==> round {round} of {ROUNDS} under load"));
+        tally += in_context(repo, options, Some(changed.clone()));
+    }
+    tally
+}
+
 /// Runs all suites, also after one failed.
 pub(crate) fn suites(repo: &Repo, options: &Options) -> Tally {
+    in_context(repo, options, None)
+}
+
+fn in_context(repo: &Repo, options: &Options, changed: Option<Changed>) -> Tally {
     if let Err(error) = interrupt::listen() {
         notice(&format!("Ctrl-C will not clean up: {error:#}"));
     }
     match Context::new(repo, options) {
-        Ok(context) => all(&context),
+        Ok(mut context) => {
+            context.changed = changed;
+            all(&context)
+        }
         Err(error) => {
             notice(&format!("FAILED: the run has no name: {error:#}"));
             Tally::FAILED
@@ -157,6 +286,7 @@ fn all(context: &Context<'_>) -> Tally {
         installer,
         options,
         run,
+        ..
     } = context;
     let missing = host::missing_for_build(installer).into_iter();
     if let Err(error) = host::require_all(missing.chain(host::missing_for_tests(installer))) {
@@ -183,12 +313,14 @@ fn all(context: &Context<'_>) -> Tally {
         (Ok(_), Ok(())) => Ok(()),
     };
 
+    // Builds are not tested, so that they are not slowed down.
+    let _busy = (options.under_load.is_some()).then(|| BusyLoops::start(BUSY_LOOPS));
     let mut tally = Tally::default();
-    if options.includes(Chosen::Rust) && !interrupted() {
+    if context.includes(Chosen::Rust) && !stopped() {
         tally += cargo::run(context, docker);
     }
-    if built.is_ok() && options.includes(Chosen::Packages) && !interrupted() {
-        tally += package::run(context, docker);
+    if built.is_ok() && context.includes(Chosen::Packages) && !stopped() {
+        tally += tier::run(context, "packages", || package::run(context, docker));
     }
     match (built, docker) {
         (Ok(()), Ok(())) => {
@@ -198,7 +330,8 @@ fn all(context: &Context<'_>) -> Tally {
                 (Chosen::Browser, browser::run),
             ];
             for (suite, run) in suites {
-                if options.includes(suite) && !interrupted() {
+                if context.includes(suite) && !stopped() {
+                    context.wait_until_quiet(suite.name());
                     tally += run(context);
                 }
             }
@@ -209,7 +342,7 @@ fn all(context: &Context<'_>) -> Tally {
         }
         (Ok(()), Err(error)) => tally += without_docker(context, error),
     }
-    if options.full && !interrupted() {
+    if options.full && !stopped() {
         tally += fuzz::run_all(context);
     }
     if let Some(filter) = &options.filter
@@ -219,6 +352,12 @@ fn all(context: &Context<'_>) -> Tally {
         notice(&format!("FAILED: no test matches {filter:?}"));
         tally += Tally::FAILED;
     }
+    if context.changed.is_none() {
+        repeat::alone(context, &mut tally);
+    }
+    if options.is_whole() && !stopped() {
+        tier::count(context);
+    }
     if let Ok(baseline) = &engine {
         tally += check_leftovers(context, baseline);
     }
@@ -227,6 +366,11 @@ fn all(context: &Context<'_>) -> Tally {
         tally += Tally::FAILED;
     }
     tally
+}
+
+/// Whether no further suite may start.
+fn stopped() -> bool {
+    interrupted() || deadline::passed()
 }
 
 /// Reports the suites that need a real engine as not run.

@@ -1,14 +1,23 @@
 //! One suite: a test program with a time limit, and the report that it writes.
 
-use std::{process::Command, time::Duration};
+use std::{
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use anyhow::Result;
 
-use super::tally::Tally;
+use super::{
+    Context,
+    junit::{self, Case, Outcome},
+    repeat::{Again, Failure},
+    tally::Tally,
+};
 use crate::{
     process::{Ended, describe, watch},
     progress::Line,
     step::notice,
+    times::{self, Kind},
 };
 
 /// A program that runs tests.
@@ -47,6 +56,36 @@ impl Suite<'_> {
         self.run_filtered(command, None, on_line, count)
     }
 
+    /// Runs `command`, reads the tests of its report with `read`, and keeps their durations and the
+    /// failures, for which `again` says how one test is repeated.
+    pub(super) fn run_cases(
+        &self,
+        context: &Context<'_>,
+        command: &mut Command,
+        no_match: Option<i32>,
+        read: impl FnOnce() -> Result<Vec<Case>>,
+        again: impl Fn(&Case) -> Again,
+    ) -> Tally {
+        let mut cases = Vec::new();
+        let tally = self.run_filtered(command, no_match, &mut |_| {}, || {
+            cases = read()?;
+            Ok(junit::count(&cases))
+        });
+        for case in cases {
+            let name = format!("{}: {} {}", self.name, case.group, case.name);
+            times::record_test(name, case.took);
+            if let Outcome::Failed(text) = &case.outcome {
+                context.note_failure(Failure {
+                    suite: self.name.to_owned(),
+                    text: text.clone(),
+                    again: again(&case),
+                    case,
+                });
+            }
+        }
+        tally
+    }
+
     /// Like [`run`](Self::run), with a filter. A program that exits with the status `no_match`
     /// because no test matches is no failure.
     pub(super) fn run_filtered(
@@ -57,6 +96,7 @@ impl Suite<'_> {
         count: impl FnOnce() -> Result<Tally>,
     ) -> Tally {
         let mut last = String::new();
+        let started = Instant::now();
         let label = match self.labelled {
             true => format!("{} | ", self.name),
             false => String::new(),
@@ -70,6 +110,7 @@ impl Suite<'_> {
             Line::Err(text) | Line::Transient(text) => eprintln!("{label}{text}"),
             Line::Idle => {}
         });
+        times::record(Kind::Suite, self.name, started);
         let status = match ended {
             Ok(Ended::Exited(status)) => status,
             Ok(Ended::Killed) => {

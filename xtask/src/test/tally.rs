@@ -1,6 +1,9 @@
 //! Counting results.
 
-use std::{fmt, ops::AddAssign};
+use std::{
+    fmt,
+    ops::{Add, AddAssign},
+};
 
 /// How many tests passed, failed and did not run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +42,15 @@ impl AddAssign for Tally {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped += other.skipped;
+    }
+}
+
+impl Add for Tally {
+    type Output = Self;
+
+    fn add(mut self, other: Self) -> Self {
+        self += other;
+        self
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{
 /// Name of the base image.
 pub(crate) const TAG: &str = "opensandbox/base:latest";
 /// Name of the image of the egress sidecar.
-pub(super) const EGRESS_TAG: &str = "opensandbox/egress:latest";
+pub(crate) const EGRESS_TAG: &str = "opensandbox/egress:latest";
 /// Parent image of both.
 const PARENT: &str = "debian:bookworm-slim";
 const PARENT_SUITE: &str = "bookworm";

@@ -20,7 +20,10 @@ use self::{
     settings::Draft,
 };
 pub(crate) use self::{
-    image::{TAG as BASE_IMAGE, ensure as ensure_base_image, ensure_egress as ensure_egress_image},
+    image::{
+        EGRESS_TAG as EGRESS_IMAGE, TAG as BASE_IMAGE, ensure as ensure_base_image,
+        ensure_egress as ensure_egress_image,
+    },
     server::{Server, get_status},
     settings::{Settings, free_port, random_key, render, write_private},
 };
