@@ -7,6 +7,7 @@
 
 mod clock;
 mod engine_proxy;
+mod log;
 mod redis;
 mod routes;
 mod sandbox;
@@ -18,6 +19,7 @@ mod wire;
 
 pub use clock::ManualClock;
 pub use engine_proxy::EngineProxy;
+pub use log::collect_with;
 pub use redis::RedisServer;
 pub use routes::{MountedRoute, mounted_routes};
 pub use sandbox::{CannedProgram, running_at};

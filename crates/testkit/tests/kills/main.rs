@@ -544,7 +544,7 @@ fn reports_are_read_also_before_a_removal_but_not_once_the_store_is_lost() {
         page.len()
     );
     killed(async {
-        let inside = [127, 0, 0, 62].into();
+        let inside = [127, 0, 62, 1].into();
         let execd = CannedProgram::start_at((inside, EXECD_PORT).into(), answer);
         let _execd = execd.await.unwrap();
         let world = World {
@@ -603,7 +603,7 @@ fn many_clients_share_a_report_and_a_forged_one_is_not_stored() {
         json!({"entries": entries, "more": false, "epoch": 1}).to_string()
     };
     killed(async {
-        let [honest, forged] = [[127, 0, 0, 63], [127, 0, 0, 64]].map(IpAddr::from);
+        let [honest, forged] = [[127, 0, 62, 2], [127, 0, 62, 3]].map(IpAddr::from);
         let (asked, _honest) = counting_execd((honest, EXECD_PORT).into(), page(1)).await;
         let (_, _forged) = counting_execd((forged, EXECD_PORT).into(), page(1001)).await;
         let world = World {
