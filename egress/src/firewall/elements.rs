@@ -9,8 +9,9 @@ use netlink_bindings::{
 };
 
 use super::{
+    expression::Family,
     netlink::{ElementsError, Netlink, Transactions},
-    ruleset::{Edition, FINGERPRINT, Family, GENERATION, STAMP, TABLE},
+    ruleset::{Edition, FINGERPRINT, GENERATION, STAMP, TABLE},
 };
 
 /// Elements in one message. The length of its list is a 16-bit number.

@@ -5,8 +5,9 @@ use std::{net::IpAddr, time::Duration};
 use serde_json::{Value, json};
 
 use super::{
+    expression::Family,
     program::{NftError, nft},
-    ruleset::{Edition, FINGERPRINT, Family, GENERATION, TABLE, sets},
+    ruleset::{Edition, FINGERPRINT, GENERATION, TABLE, sets},
 };
 use crate::policy::Action;
 

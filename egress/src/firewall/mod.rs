@@ -4,6 +4,7 @@
 //! two never race: an address is only added under the policy that is in force at that moment.
 
 mod elements;
+mod expression;
 mod learned;
 mod listing;
 mod netlink;
@@ -31,9 +32,10 @@ pub use program::NftError;
 pub use ruleset::{Surroundings, is_asked_directly};
 
 use crate::{limits, policy::Effective};
+use expression::Family;
 use learned::Learned;
 use listing::Listing;
-use ruleset::{Family, sets};
+use ruleset::sets;
 use thread::Thread;
 
 /// Requests that wait for the thread.

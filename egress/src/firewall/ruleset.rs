@@ -2,8 +2,10 @@
 //! (contract: egress §2).
 //!
 //! ```text
+//!  input ───▶ arrive (filter)   marks connections that machines outside begin
 //!  output ──▶ resolve (nat, before Docker's own)   port 53 ──▶ the sidecar's DNS proxy
 //!         └─▶ egress (filter)
+//!               over loopback from an address of another machine ─────────────────────────▶ drop
 //!               sidecar to its upstreams, loopback, answers to connections from outside ──▶ accept
 //!               connection that this policy admitted ─────────────────────────────────────▶ accept
 //!               DNS over TLS, QUIC or HTTPS ──────────────────────────────────────────────▶ refuse
@@ -27,10 +29,13 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-use ipnet::IpNet;
 use osb_service::build_info;
 use serde_json::{Value, json};
 
+use super::expression::{
+    Family, ct, destination, destination_in, destination_is, differs, equals, is_in, meta, network,
+    source_is, to_port,
+};
 use crate::{
     config::DohBlock,
     limits,
@@ -59,55 +64,8 @@ const HTTPS: u16 = 443;
 /// Resolver of the container engine on networks that users define.
 const ENGINE_RESOLVER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 11));
 const DNS: u16 = 53;
-
-/// Family of a set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Family {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-}
-
-impl Family {
-    pub(crate) const ALL: [Self; 2] = [Self::V4, Self::V6];
-
-    pub(crate) fn of(address: IpAddr) -> Self {
-        match address {
-            IpAddr::V4(_) => Self::V4,
-            IpAddr::V6(_) => Self::V6,
-        }
-    }
-
-    /// Name of a set of this family.
-    pub(crate) fn set(self, name: &str) -> String {
-        match self {
-            Self::V4 => format!("{name}_v4"),
-            Self::V6 => format!("{name}_v6"),
-        }
-    }
-
-    fn protocol(self) -> &'static str {
-        match self {
-            Self::V4 => "ip",
-            Self::V6 => "ip6",
-        }
-    }
-
-    fn address_type(self) -> &'static str {
-        match self {
-            Self::V4 => "ipv4_addr",
-            Self::V6 => "ipv6_addr",
-        }
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Self::V4 => "ipv4",
-            Self::V6 => "ipv6",
-        }
-    }
-}
+/// Mark of connections that a machine outside began. No generation equals it.
+const FROM_OUTSIDE: u32 = 1;
 
 /// Names of sets without their family.
 pub(crate) mod sets {
@@ -150,7 +108,7 @@ pub fn is_asked_directly(upstream: SocketAddr, exempt: &[IpAddr]) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edition {
     /// Mark of the connections that it admitted. Random, so that it almost never equals an earlier
-    /// one; never zero, which connections have at first.
+    /// one; neither zero, which connections have at first, nor [`FROM_OUTSIDE`].
     pub(crate) generation: u32,
     /// Equal for policies that admit the same. A later process of the sidecar recognises its policy
     /// by it.
@@ -172,7 +130,7 @@ impl Edition {
             u128::from(hasher.finish())
         };
         Self {
-            generation: rand::random_range(1..=u32::MAX),
+            generation: rand::random_range(FROM_OUTSIDE + 1..=u32::MAX),
             fingerprint: Ipv6Addr::from_bits((half(0) << 64) | half(1)),
         }
     }
@@ -215,6 +173,7 @@ pub(crate) fn rules(
     document.redirection(around);
     document.static_elements(policy.networks(), &around.doh);
     document.edition(edition);
+    document.arrivals();
     document.filter(policy, around);
     if is_new {
         for name in [sets::LEARNED, sets::KEPT] {
@@ -367,6 +326,33 @@ impl Document {
         self.set("element", STAMP, json!({"elem": stamps}));
     }
 
+    /// Marks connections whose first packet arrives from another machine, so that they may be
+    /// answered. A packet in the middle of a TCP connection begins none: the kernel tracks
+    /// connections only since there are rules, and takes the first packet that it sees for the first
+    /// one of a connection, also of one that the sandbox opened before.
+    fn arrivals(&mut self) {
+        const ARRIVE: &str = "arrive";
+        let hook = json!({"type": "filter", "hook": "input", "prio": 0, "policy": "accept"});
+        self.chain(ARRIVE, Some(hook));
+        let flags = json!({"payload": {"protocol": "tcp", "field": "flags"}});
+        let opening = json!({"&": [flags, ["fin", "syn", "rst", "ack"]]});
+        for begins in [
+            equals(opening, json!("syn")),
+            differs(meta("l4proto"), json!("tcp")),
+        ] {
+            let mark = json!({"mangle": {"key": ct("mark"), "value": FROM_OUTSIDE}});
+            self.rule(
+                ARRIVE,
+                vec![
+                    is_in(ct("state"), json!("new")),
+                    differs(meta("iifname"), json!("lo")),
+                    begins,
+                    mark,
+                ],
+            );
+        }
+    }
+
     fn filter(&mut self, policy: &Effective, around: &Surroundings) {
         const EGRESS: &str = "egress";
         const ADMIT: &str = "admit";
@@ -379,7 +365,33 @@ impl Document {
         let accept = || json!({"accept": null});
         let goto = |chain: &str| json!({"goto": {"target": chain}});
         let established = || is_in(ct("state"), json!("established"));
+        let begins = || equals(ct("direction"), json!("original"));
+        let drop = || json!({"drop": null});
 
+        // The kernel refuses a TCP connection with a reset that seems to come from its destination.
+        let flags = json!({"payload": {"protocol": "tcp", "field": "flags"}});
+        let over_loopback = || equals(meta("oifname"), json!("lo"));
+        self.rule(
+            EGRESS,
+            vec![
+                over_loopback(),
+                is_in(ct("state"), json!("related")),
+                is_in(flags, json!("rst")),
+                accept(),
+            ],
+        );
+        // Every process can bind a foreign IPv6 address. Over the loopback interface it would be
+        // another machine: what is sent to that machine would be an answer, and what comes from it
+        // could be the answer of an upstream. A rejection would be sent to that machine, too.
+        let source_type = json!({"fib": {"result": "type", "flags": ["saddr"]}});
+        self.rule(
+            EGRESS,
+            vec![
+                over_loopback(),
+                differs(source_type, json!("local")),
+                drop(),
+            ],
+        );
         for upstream in &around.upstreams {
             let mut to = to_port(upstream.port());
             // An upstream that the sandbox may ask directly is asked without a mark.
@@ -391,13 +403,14 @@ impl Document {
             self.rule(EGRESS, to);
         }
         // The engine's resolver listens at this address of the loopback interface, on a port that is
-        // not known here. It answers any query, so that only the sidecar may ask it.
-        let asks = equals(ct("direction"), json!("original"));
+        // not known here. It answers any query, so that only the sidecar may ask it. It only answers:
+        // what else comes from its address pretends to be it.
         self.rule(
             EGRESS,
-            vec![asks, destination_is(ENGINE_RESOLVER), goto(REFUSE)],
+            vec![begins(), destination_is(ENGINE_RESOLVER), goto(REFUSE)],
         );
-        self.rule(EGRESS, vec![equals(meta("oifname"), json!("lo")), accept()]);
+        self.rule(EGRESS, vec![begins(), source_is(ENGINE_RESOLVER), drop()]);
+        self.rule(EGRESS, vec![over_loopback(), accept()]);
         // Redirected queries may still be on their way to the interface of their old destination.
         for loopback in [
             IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -418,9 +431,22 @@ impl Document {
         // Answers to connections that came from outside, such as the server's to execd.
         self.rule(
             EGRESS,
-            vec![equals(ct("direction"), json!("reply")), accept()],
+            vec![
+                equals(ct("direction"), json!("reply")),
+                equals(ct("mark"), json!(FROM_OUTSIDE)),
+                accept(),
+            ],
         );
-        self.rule(EGRESS, vec![is_in(ct("state"), json!("related")), accept()]);
+        // The kernel's own error messages. A connection that a protocol's helper expects is none.
+        let icmp = json!({"set": ["icmp", "ipv6-icmp"]});
+        self.rule(
+            EGRESS,
+            vec![
+                is_in(ct("state"), json!("related")),
+                equals(meta("l4proto"), icmp),
+                accept(),
+            ],
+        );
         let this_generation = equals(ct("mark"), json!(format!("@{GENERATION}")));
         self.rule(EGRESS, vec![established(), this_generation, accept()]);
 
@@ -513,49 +539,5 @@ impl Document {
                 ],
             );
         }
-    }
-}
-
-fn meta(key: &str) -> Value {
-    json!({"meta": {"key": key}})
-}
-
-fn ct(key: &str) -> Value {
-    json!({"ct": {"key": key}})
-}
-
-fn destination(family: Family) -> Value {
-    json!({"payload": {"protocol": family.protocol(), "field": "daddr"}})
-}
-
-fn destination_is(address: IpAddr) -> Value {
-    equals(destination(Family::of(address)), json!(address))
-}
-
-fn destination_in(family: Family, set: &str) -> Value {
-    equals(destination(family), json!(format!("@{}", family.set(set))))
-}
-
-/// Matches a destination port of TCP and UDP.
-fn to_port(port: u16) -> Vec<Value> {
-    let destination = json!({"payload": {"protocol": "th", "field": "dport"}});
-    vec![
-        equals(meta("l4proto"), json!({"set": ["tcp", "udp"]})),
-        equals(destination, json!(port)),
-    ]
-}
-
-fn equals(left: Value, right: Value) -> Value {
-    json!({"match": {"op": "==", "left": left, "right": right}})
-}
-
-fn is_in(left: Value, right: Value) -> Value {
-    json!({"match": {"op": "in", "left": left, "right": right}})
-}
-
-fn network(network: &IpNet) -> Value {
-    match network.prefix_len() == network.max_prefix_len() {
-        true => json!(network.addr()),
-        false => json!({"prefix": {"addr": network.addr(), "len": network.prefix_len()}}),
     }
 }

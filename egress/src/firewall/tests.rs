@@ -106,11 +106,13 @@ fn rules_are_in_the_order_of_their_precedence() {
         found.unwrap_or_else(|| panic!("no rule has {part}"))
     };
     let positions = [
+        "\"rst\"",
+        "\"saddr\"",
         "\"192.0.2.53\"",
-        "\"lo\"",
+        r#""lo"}},{"accept""#,
         "icmpv6",
         "\"reply\"",
-        "\"related\"",
+        "\"ipv6-icmp\"",
         "\"@generation\"",
         "853",
         "\"192.0.2.54\"",
@@ -123,6 +125,30 @@ fn rules_are_in_the_order_of_their_precedence() {
     ]
     .map(position);
     assert!(positions.is_sorted(), "{positions:?}");
+}
+
+#[test]
+fn only_answers_to_machines_that_began_a_connection_pass_unjudged() {
+    let commands = enforcing("{}", &Overlay::default(), DohBlock::Off);
+    let rules = rules_of(&commands, "egress");
+    let with = |value: &str| {
+        let value = json!(value);
+        let found = rules.iter().filter(|it| compares_with(it, &value));
+        found.copied().collect::<Vec<_>>()
+    };
+    let replies = with("reply");
+    assert_eq!(replies.len(), 1, "{replies:?}");
+    assert!(compares_with(replies[0], &json!(1)), "{replies:?}");
+    // Resets on the loopback interface, and the kernel's error messages.
+    let related = with("related");
+    assert_eq!(related.len(), 2, "{related:?}");
+    assert!(compares_with(related[0], &json!("rst")), "{related:?}");
+    let messages = json!({"set": ["icmp", "ipv6-icmp"]});
+    assert!(compares_with(related[1], &messages), "{related:?}");
+    for rule in rules_of(&commands, "arrive") {
+        assert!(compares_with(rule, &json!("new")), "{rule}");
+        assert!(compares_with(rule, &json!("lo")), "{rule}");
+    }
 }
 
 #[test]

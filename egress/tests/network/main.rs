@@ -8,6 +8,7 @@
     reason = "these tests have no runtime whose threads `sleep` could block"
 )]
 
+mod answers;
 mod changes;
 mod claims;
 mod client;

@@ -220,6 +220,32 @@ impl World {
         self.sandbox.inside(work)
     }
 
+    /// Runs a closure on the internet's side.
+    pub(crate) fn outside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        self.outside.inside(work)
+    }
+
+    /// Counts the packets for an IPv6 address that arrive at the internet from now on.
+    pub(crate) fn count_arrivals(&self, address: &str) {
+        let rules = format!(
+            "table inet seen {{ chain seen {{ type filter hook input priority 0; \
+             ip6 daddr {address} counter; }}; }}"
+        );
+        let output = self.outside.command("nft").arg(rules).output();
+        let output = output.expect("it starts");
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// How many have arrived.
+    pub(crate) fn arrived(&self) -> u64 {
+        let mut list = self.outside.command("nft");
+        let output = list.args(["list", "table", "inet", "seen"]).output();
+        let text = String::from_utf8(output.expect("it starts").stdout).unwrap();
+        let mut words = text.split_whitespace();
+        words.find(|word| *word == "packets").expect("it counts");
+        words.next().expect("it follows").parse().unwrap()
+    }
+
     /// Runs a program in the sandbox. Returns whether it succeeded, and its output.
     pub(crate) fn run(&self, program: &str, args: &[&str]) -> (bool, String) {
         let output = self
@@ -304,7 +330,7 @@ pub(crate) fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
 }
 
 /// One request over a connection of its own.
-fn http(to: SocketAddr, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
+pub(crate) fn http(to: SocketAddr, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
     use std::io::{Read, Write};
     let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(5)).ok()?;
     stream.set_read_timeout(Some(SOON)).ok()?;
