@@ -1,11 +1,28 @@
 """The server under test, which the environment names."""
 
 import os
+import socket
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 #: Variables with the program and the settings of the server under test, for tests that start others.
 OF_PROGRAM = ("OPENSANDBOX_TEST_SERVER_BINARY", "OPENSANDBOX_TEST_SERVER_CONFIG")
+
+
+def free_port() -> int:
+    """Find a port for a server of this machine.
+
+    The kernel gives it to no other program for a minute, because a connection of it has just ended.
+    """
+    with socket.socket() as listener:
+        # Otherwise the server could not have it either.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        with socket.create_connection(listener.getsockname()), listener.accept()[0] as ended:
+            # The port stays with the side that ends the connection.
+            ended.close()
+            return listener.getsockname()[1]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from target import Target
-from waiting import wait_until
+from waiting import patient, wait_until
 
 #: The program beside the interpreter of this environment.
 PROGRAM = Path(sys.executable).with_name("osb")
@@ -34,7 +34,7 @@ class Osb:
         env = own | {"HOME": str(self.home), "OPEN_SANDBOX_API_KEY": self.target.api_key}
         route = "--use-server-proxy" if self.through_server else "--no-use-server-proxy"
         command = [PROGRAM, "--domain", self.target.address, "--no-color", route, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=300, env=env)
+        return subprocess.run(command, capture_output=True, text=True, timeout=patient(300), env=env)
 
     def json(self, *arguments: str) -> Any:
         """Run a command that must succeed, and return what it prints."""

@@ -11,11 +11,9 @@ import pytest
 
 from second_engine import Engine, second_engine
 from target import Target
-from waiting import wait_until
+from waiting import PATIENCE, wait_until
 
 KEY = "OPEN-SANDBOX-API-KEY"
-#: An image may have to be pulled while a create request waits.
-PATIENCE = 120
 
 
 @dataclass

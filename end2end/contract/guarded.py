@@ -10,7 +10,7 @@ from pathlib import Path
 from conftest import Api, Box
 from second_engine import ALLOWED, FORBIDDEN, RESOLVER, Engine, egress_image
 from second_server import Server
-from waiting import wait_until
+from waiting import PATIENCE, wait_until
 
 KEY = "key-of-a-second-server-000000"
 SETTINGS = """
@@ -130,7 +130,7 @@ def refused_start(engine: Engine, folder: Path, more: str, network: str) -> str:
     config = folder / "refused.toml"
     config.write_text(settings(folder, more, network))
     command = [os.environ["OPENSANDBOX_TEST_SERVER_BINARY"], "--config", str(config)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ | {"DOCKER_HOST": engine.address})
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=os.environ | {"DOCKER_HOST": engine.address})
     assert done.returncode != 0, done.stdout
     return done.stdout + done.stderr
 
@@ -150,7 +150,7 @@ class Prober:
     def read(self) -> bytes | None:
         """Read the file of its report, also from a container that is frozen or has ended."""
         command = ["docker", "--host", self.engine.address, "cp", f"{self.main}:/tmp/probe.json", "-"]
-        read = subprocess.run(command, capture_output=True, timeout=60)
+        read = subprocess.run(command, capture_output=True, timeout=PATIENCE)
         return read.stdout if read.returncode == 0 else None
 
     def report(self) -> dict:

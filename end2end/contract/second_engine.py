@@ -25,7 +25,7 @@ import pytest
 
 from listener import ANSWER
 from target import OF_PROGRAM
-from waiting import wait_until
+from waiting import patient, wait_until
 
 PROGRAMS = ("dockerd", "docker", "ip", "unshare", "nsenter")
 CLONE_NEWNET = 0x40000000
@@ -53,7 +53,7 @@ WEB, DISCARD, DNS = 80, 9, 53
 
 
 def run(*command: str, **settings) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, **settings)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patient(300), **settings)
     assert done.returncode == 0, f"{command}: {done.stderr}"
     return done.stdout.strip()
 

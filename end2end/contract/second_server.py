@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -16,9 +15,9 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from conftest import KEY, PATIENCE, Api
-from target import OF_PROGRAM, Target
-from waiting import wait_until
+from conftest import KEY, Api
+from target import OF_PROGRAM, Target, free_port
+from waiting import PATIENCE, patient, wait_until
 
 #: Address of the store, in the settings of a server on PostgreSQL.
 DSN = re.compile(r'(?m)^dsn = "(.*)"')
@@ -32,7 +31,7 @@ def database_beside(url: str) -> Iterator[str]:
     name = f"second_{uuid.uuid4().hex}"
 
     def run(statement: str) -> None:
-        subprocess.run(["psql", "--no-psqlrc", "--quiet", url, "--command", statement], check=True, timeout=60)
+        subprocess.run(["psql", "--no-psqlrc", "--quiet", url, "--command", statement], check=True, timeout=PATIENCE)
 
     run(f"CREATE DATABASE {name}")
     try:
@@ -58,9 +57,7 @@ class Server:
     """Same program and settings as the one under test, other port and store."""
 
     def __init__(self, folder: Path, text: str, image: str, run_id: str):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         text = re.sub(r"(?m)^port = \d+", f"port = {self.port}", text)
         #: Whether its store is in a database, not in a file.
         self.has_database = DSN.search(text) is not None
@@ -94,7 +91,7 @@ class Server:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(60)
+                self.process.wait(patient(60))
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 raise

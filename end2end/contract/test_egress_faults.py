@@ -15,7 +15,11 @@ import pytest
 
 from guarded import GuardedServer, Prober, limited
 from second_engine import ALLOWED, FORBIDDEN, Engine
-from waiting import wait_until
+from waiting import PATIENCE, patient, wait_until
+
+
+#: Until then the server waits for a sidecar that cannot start, in seconds.
+READINESS = patient(10)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -32,8 +36,7 @@ def warm(request) -> int:
 
 @pytest.fixture(scope="module")
 def server(engine, target, run_id, tmp_path_factory, warm) -> Iterator[GuardedServer]:
-    # A sidecar that cannot start is waited for until then.
-    more = f"readiness_timeout_seconds = 10.0\nwarm_sidecars = {warm}"
+    more = f"readiness_timeout_seconds = {READINESS}.0\nwarm_sidecars = {warm}"
     server = GuardedServer(engine, tmp_path_factory.mktemp("server"), target.image, run_id, more=more)
     server.start()
     try:
@@ -179,7 +182,7 @@ def test_a_server_that_is_killed_during_a_create_leaves_nothing_unguarded(engine
     connect = f"while :; do curl -s -m 1 -o /dev/null http://{FORBIDDEN}/; done"
     body = server.api.body(networkPolicy={}, entrypoint=["sh", "-c", connect])
     for steps in (0, 1, 2):
-        with httpx.Client(base_url=server.api.http.base_url, headers=server.api.http.headers, timeout=120) as client:
+        with httpx.Client(base_url=server.api.http.base_url, headers=server.api.http.headers, timeout=PATIENCE) as client:
 
             def create(client=client) -> None:
                 with contextlib.suppress(httpx.HTTPError):
@@ -210,7 +213,7 @@ def test_a_create_whose_sidecar_cannot_start_leaves_nothing(engine, server, warm
     assert reply.status_code == 500, reply.text
     message = reply.json()["message"]
     # The last lines of the sidecar's log are in it, in whichever format the last one had.
-    assert "did not enforce the network policy within 10 s: " in message
+    assert f"did not enforce the network policy within {READINESS} s: " in message
     assert "OPENSANDBOX_EGRESS_DENY_WEBHOOK: must be an http or https URL" in message
     assert len(engine.docker("ps", "--all", "--quiet").split()) == warm
     assert server.api.http.get("/v1/sandboxes").json()["items"] == []

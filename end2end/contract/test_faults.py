@@ -5,8 +5,7 @@ import subprocess
 
 import httpx
 
-from conftest import PATIENCE
-from waiting import wait_until
+from waiting import PATIENCE, wait_until
 
 
 def test_a_fork_bomb_hits_the_limit_and_the_sandbox_recovers(api):
@@ -70,6 +69,6 @@ def test_a_killed_daemon_is_reported_and_no_client_hangs(api):
 
 def _kill(sandbox_id: str) -> None:
     found = subprocess.run(
-        ["docker", "ps", "-q", "--filter", f"label=opensandbox.io/id={sandbox_id}"], capture_output=True, text=True, timeout=60, check=True
+        ["docker", "ps", "-q", "--filter", f"label=opensandbox.io/id={sandbox_id}"], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
-    subprocess.run(["docker", "kill", "-s", "KILL", found.stdout.strip()], capture_output=True, timeout=60, check=True)
+    subprocess.run(["docker", "kill", "-s", "KILL", found.stdout.strip()], capture_output=True, timeout=PATIENCE, check=True)

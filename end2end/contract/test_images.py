@@ -13,8 +13,8 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from conftest import PATIENCE, Box
-from waiting import wait_until
+from conftest import Box
+from waiting import PATIENCE, patient, wait_until
 
 #: Token of the read-only execd, which runs without a server.
 TOKEN = "images"
@@ -22,7 +22,7 @@ TOKEN = "images"
 
 def docker(*arguments: str) -> str:
     """Run the engine's command-line client."""
-    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, timeout=600)
+    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, timeout=patient(600))
     assert done.returncode == 0, f"docker {' '.join(arguments)}: {done.stderr[-2000:]}"
     return done.stdout.strip()
 

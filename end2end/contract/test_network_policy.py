@@ -4,6 +4,7 @@ import httpx
 import pytest
 
 from listener import GATEWAY, connect, listening
+from waiting import PATIENCE
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 TOKEN = "OPENSANDBOX-EGRESS-AUTH"
@@ -177,17 +178,17 @@ def test_the_sidecar_answers_at_its_endpoint(limited, query):
     endpoint = limited.endpoint(18080, **query)
     headers = endpoint["headers"]
     url = f"http://{endpoint['endpoint']}/policy"
-    assert httpx.get(url, headers=headers).json()["policy"]["egress"] == [rule("allow", "a.example")]
-    reply = httpx.patch(url, headers=headers, json=[rule("allow", "b.example")])
+    assert httpx.get(url, headers=headers, timeout=PATIENCE).json()["policy"]["egress"] == [rule("allow", "a.example")]
+    reply = httpx.patch(url, headers=headers, json=[rule("allow", "b.example")], timeout=PATIENCE)
     assert reply.status_code == 200, reply.text
-    reply = httpx.request("DELETE", url, headers=headers, json=["a.example"])
+    reply = httpx.request("DELETE", url, headers=headers, json=["a.example"], timeout=PATIENCE)
     assert reply.status_code == 200, reply.text
     assert get_policy(limited)["policy"]["egress"] == [rule("allow", "b.example")]
     for token in (None, "wrong"):
         changed = {name: value for name, value in headers.items() if name != TOKEN}
         if token is not None:
             changed[TOKEN] = token
-        reply = httpx.get(url, headers=changed)
+        reply = httpx.get(url, headers=changed, timeout=PATIENCE)
         assert (reply.status_code, reply.text.strip()) == (401, "unauthorized")
 
 

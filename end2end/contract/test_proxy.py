@@ -9,8 +9,8 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from conftest import KEY, PATIENCE
-from waiting import wait_until
+from conftest import KEY
+from waiting import PATIENCE, wait_until
 
 PORT = 3100
 

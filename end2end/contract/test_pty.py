@@ -8,7 +8,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from conftest import PATIENCE
+from waiting import PATIENCE, wait_until
 
 
 class Terminal:
@@ -83,7 +83,9 @@ def test_the_output_is_replayed_after_a_reconnect(box, session):
     with Terminal(box, session) as terminal:
         terminal.type("echo before-$((1 + 1))\n")
         terminal.see("before-2")
-        terminal.type("sleep 1; echo mean-while-$((1 + 2))\n")
+        terminal.type("until [ -e /tmp/detached ]; do sleep 0.05; done; rm /tmp/detached; echo mean-while-$((1 + 2))\n")
+    box.write("/tmp/detached", "")
+    wait_until("the terminal went on", lambda: box.run("test -e /tmp/detached")[1] == 1)
     with Terminal(box, session) as terminal:
         assert terminal.replayed_from == 0
         terminal.see("before-2")
@@ -102,7 +104,7 @@ def test_a_second_client_is_refused_unless_it_takes_over(box, session):
     with Terminal(box, session) as first:
         endpoint = box.endpoint(44772)
         url = f"ws://{endpoint['endpoint']}/pty/{session}/ws"
-        with pytest.raises(InvalidStatus) as refused, connect(url, additional_headers=endpoint.get("headers", {})):
+        with pytest.raises(InvalidStatus) as refused, connect(url, additional_headers=endpoint.get("headers", {}), open_timeout=PATIENCE):
             pass
         assert refused.value.response.status_code == 409
         with Terminal(box, session, "?takeover=1") as second:

@@ -16,9 +16,9 @@ from datetime import datetime, timedelta, timezone
 import httpx
 import pytest
 
-from conftest import KEY, PATIENCE, Api
+from conftest import KEY, Api
 from second_server import server  # noqa: F401
-from waiting import wait_until
+from waiting import PATIENCE, patient, wait_until
 
 def create(api: Api, **changes) -> dict:
     reply = api.http.post("/v1/sandboxes", json=api.body(**changes))
@@ -41,7 +41,7 @@ def test_sandboxes_and_their_expiry_survive_a_kill(server):
     server.kill()
     # Clients keep working without the server: endpoints lead to the sandbox itself.
     base = f"http://{endpoint['endpoint']}"
-    assert httpx.get(f"{base}/ping").status_code == 200
+    assert httpx.get(f"{base}/ping", timeout=PATIENCE).status_code == 200
     server.start()
 
     listed = {item["id"]: item for item in api.http.get("/v1/sandboxes").json()["items"]}
@@ -62,7 +62,7 @@ def test_an_expiry_during_the_outage_is_carried_out(server):
     api = server.api
     created = create(api, timeout=600)
     path = f"/v1/sandboxes/{created['id']}"
-    moment = datetime.now(timezone.utc) + timedelta(seconds=3)
+    moment = datetime.now(timezone.utc) + timedelta(seconds=patient(3))
     assert api.http.post(f"{path}/renew-expiration", json={"expiresAt": moment.isoformat()}).status_code == 200
     server.kill()
     wait_until("the moment passed", lambda: datetime.now(timezone.utc) > moment)
@@ -74,7 +74,7 @@ def test_an_expiry_after_the_restart_is_carried_out(server):
     api = server.api
     created = create(api, timeout=600)
     path = f"/v1/sandboxes/{created['id']}"
-    moment = datetime.now(timezone.utc) + timedelta(seconds=8)
+    moment = datetime.now(timezone.utc) + timedelta(seconds=patient(8))
     assert api.http.post(f"{path}/renew-expiration", json={"expiresAt": moment.isoformat()}).status_code == 200
     server.kill()
     server.start()
@@ -233,7 +233,7 @@ def test_a_second_server_on_the_port_or_the_store_is_refused(server, tmp_path, s
     config = tmp_path / "second.toml"
     config.write_text(text)
     program = os.environ["OPENSANDBOX_TEST_SERVER_BINARY"]
-    second = subprocess.run([program, "--config", config], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    second = subprocess.run([program, "--config", config], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
     assert second.returncode == 1
     assert named in second.stdout + second.stderr
     assert server.ready()
@@ -250,7 +250,7 @@ def test_a_bad_configuration_is_named_by_file_and_key(server, tmp_path, line, ke
     broken = tmp_path / "broken.toml"
     broken.write_text(text)
     program = os.environ["OPENSANDBOX_TEST_SERVER_BINARY"]
-    ended = subprocess.run([program, "--config", broken], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([program, "--config", broken], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
     output = ended.stdout + ended.stderr
     assert ended.returncode == 1
     assert "broken.toml" in output and key in output

@@ -3,7 +3,6 @@ the document makes it fail. A simulated runtime stands in for Docker, so that th
 take seconds."""
 
 import os
-import socket
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
@@ -23,7 +22,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from conftest import KEY
-from waiting import wait_until
+from target import free_port
+from waiting import PATIENCE, patient, wait_until
 
 API_KEY = "key-of-the-schema-tests"
 #: Requests of each operation. They are the same in every run.
@@ -64,9 +64,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if program is None:
         pytest.skip("needs a server program: OPENSANDBOX_TEST_SERVER_BINARY")
     folder: Path = tmp_path_factory.mktemp("schema")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     config = folder / "config.toml"
     config.touch(0o600)
     config.write_text(CONFIG.format(port=port, key=API_KEY, folder=folder))
@@ -78,7 +76,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     def ready() -> bool:
         assert process.poll() is None, log.read_text()[-3000:]
         try:
-            return httpx.get(f"{url}/ready").status_code == 200
+            return httpx.get(f"{url}/ready", timeout=PATIENCE).status_code == 200
         except httpx.TransportError:
             return False
 
@@ -89,14 +87,14 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         assert "panicked" not in log.read_text()
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(patient(60))
 
 
 @pytest.fixture(scope="session")
 def existing(simulated: str) -> str:
     """A sandbox, so that requests about sandboxes reach more than the answer that there is none."""
     body = {"image": {"uri": "debian"}, "entrypoint": ["sleep", "infinity"], "resourceLimits": {}}
-    reply = httpx.post(f"{simulated}/v1/sandboxes", json=body, headers={KEY: API_KEY})
+    reply = httpx.post(f"{simulated}/v1/sandboxes", json=body, headers={KEY: API_KEY}, timeout=PATIENCE)
     assert reply.status_code == 202, reply.text
     return reply.json()["id"]
 
@@ -122,7 +120,7 @@ def test_requests_are_answered_as_documented(case, simulated, existing):
         # Half of the requests are about the sandbox that exists; generated ids stay as they are.
         if len(str(case.path_parameters["id"])) % 2 == 0:
             case.path_parameters["id"] = existing
-    response = case.call(base_url=simulated, headers={KEY: API_KEY})
+    response = case.call(base_url=simulated, headers={KEY: API_KEY}, timeout=PATIENCE)
     if response.status_code >= 400:
         body = response.json()
         assert body["code"] and body["message"], response.text

@@ -5,8 +5,7 @@ import json
 import httpx
 import pytest
 
-from conftest import PATIENCE
-from waiting import wait_until
+from waiting import PATIENCE, wait_until
 
 
 @pytest.fixture(params=["direct", "proxy"])
@@ -53,7 +52,7 @@ def test_events_arrive_one_by_one(stream, box):
     box.run("rm -f /tmp/received")
     command = "echo first; while [ ! -e /tmp/received ]; do sleep 0.05; done; echo second"
     seen = []
-    with stream(command=command, timeout=120_000) as reply:
+    with stream(command=command, timeout=PATIENCE * 1000) as reply:
         for line in reply.iter_lines():
             if line:
                 event = json.loads(line)
@@ -65,9 +64,11 @@ def test_events_arrive_one_by_one(stream, box):
 
 
 def test_a_disconnect_does_not_end_a_background_command(stream, box):
-    box.run("rm -f /tmp/finished")
-    with stream(command="sleep 1; touch /tmp/finished", background=True) as reply:
+    box.run("rm -f /tmp/gone /tmp/finished")
+    command = "while [ ! -e /tmp/gone ]; do sleep 0.05; done; touch /tmp/finished"
+    with stream(command=command, background=True) as reply:
         next(reply.iter_bytes())
+    box.run("touch /tmp/gone")
     wait_until("the command went on", lambda: box.run("test -e /tmp/finished")[1] == 0)
 
 
@@ -124,10 +125,10 @@ def test_the_token_is_needed_and_ping_is_open(box):
     endpoint = box.endpoint(44772)
     assert endpoint["headers"]["X-EXECD-ACCESS-TOKEN"]
     base = f"http://{endpoint['endpoint']}"
-    assert httpx.get(f"{base}/ping").status_code == 200
+    assert httpx.get(f"{base}/ping", timeout=PATIENCE).status_code == 200
     for headers in ({}, {"X-EXECD-ACCESS-TOKEN": "wrong"}, {"X-EXECD-ACCESS-TOKEN": ""}):
-        assert httpx.post(f"{base}/command", json={"command": "true"}, headers=headers).status_code == 401
-        assert httpx.get(f"{base}/no/such/route", headers=headers).status_code == 401
+        assert httpx.post(f"{base}/command", json={"command": "true"}, headers=headers, timeout=PATIENCE).status_code == 401
+        assert httpx.get(f"{base}/no/such/route", headers=headers, timeout=PATIENCE).status_code == 401
 
 
 def test_a_broken_stream_is_resumed(stream, box):

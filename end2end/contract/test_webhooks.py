@@ -1,7 +1,6 @@
 """Messages to receivers pass the official verifier of Standard Webhooks, unmodified."""
 
 import os
-import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -13,7 +12,8 @@ import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from conftest import KEY
-from waiting import wait_until
+from target import free_port
+from waiting import PATIENCE, patient, wait_until
 
 API_KEY = "key-of-the-webhook-tests"
 CONFIG = """
@@ -73,16 +73,14 @@ def server(tmp_path: Path) -> Iterator[tuple[httpx.Client, Path]]:
     program = os.environ.get("OPENSANDBOX_TEST_SERVER_BINARY")
     if program is None:
         pytest.skip("needs a server program: OPENSANDBOX_TEST_SERVER_BINARY")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     config = tmp_path / "config.toml"
     config.touch(0o600)
     config.write_text(CONFIG.format(port=port, key=API_KEY, folder=tmp_path))
     log = tmp_path / "server.log"
     with log.open("wb") as out:
         process = subprocess.Popen([program, "--config", config], stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-    client = httpx.Client(base_url=f"http://127.0.0.1:{port}", headers={KEY: API_KEY})
+    client = httpx.Client(base_url=f"http://127.0.0.1:{port}", headers={KEY: API_KEY}, timeout=PATIENCE)
 
     def ready() -> bool:
         assert process.poll() is None, log.read_text()[-3000:]
@@ -97,7 +95,7 @@ def server(tmp_path: Path) -> Iterator[tuple[httpx.Client, Path]]:
     finally:
         client.close()
         process.terminate()
-        process.wait(60)
+        process.wait(patient(60))
 
 
 def test_the_official_library_verifies_messages(receiver: Receiver, server: tuple[httpx.Client, Path]) -> None:

@@ -6,7 +6,7 @@ import { after, before, describe, test } from "node:test";
 
 import { Sandbox, SandboxApiException } from "@alibaba-group/opensandbox";
 
-import { connection, onEveryRoute, texts } from "./sandbox.js";
+import { connection, onEveryRoute, patient, texts } from "./sandbox.js";
 
 const networkPolicy = { defaultAction: "deny", egress: [{ action: "allow", target: "a.example" }] };
 
@@ -57,7 +57,8 @@ function tests(box) {
   test("another client changes it too", async () => {
     const { useServerProxy } = box().connectionConfig;
     const connectionConfig = connection({ useServerProxy });
-    const again = await Sandbox.connect({ sandboxId: box().id, connectionConfig });
+    const readyTimeoutSeconds = patient(30);
+    const again = await Sandbox.connect({ sandboxId: box().id, connectionConfig, readyTimeoutSeconds });
     try {
       await again.patchEgressRules([{ action: "allow", target: "b.example" }]);
     } finally {

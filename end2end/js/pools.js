@@ -7,7 +7,7 @@ import { setTimeout as pause } from "node:timers/promises";
 
 import { Sandbox } from "@alibaba-group/opensandbox";
 
-import { connection, texts } from "./sandbox.js";
+import { connection, end, metadata, patient, texts } from "./sandbox.js";
 
 const {
   OPENSANDBOX_TEST_API_KEY: key,
@@ -23,11 +23,11 @@ const call = (method, path, body) =>
   });
 
 const until = async (name, wanted) => {
-  const end = Date.now() + 60_000;
+  const deadline = Date.now() + patient(60_000);
   for (;;) {
     const { status } = await (await call("GET", `/${name}`)).json();
     if (Object.entries(wanted).every(([member, value]) => status[member] === value)) return;
-    assert.ok(Date.now() < end, `${name} is ${JSON.stringify(status)}`);
+    assert.ok(Date.now() < deadline, `${name} is ${JSON.stringify(status)}`);
     await pause(100);
   }
 };
@@ -51,7 +51,8 @@ describe("pools", () => {
         extensions: { poolRef: name },
         env: { OF_CREATE: "too" },
         timeoutSeconds: 600,
-        metadata: { suite: "js" },
+        readyTimeoutSeconds: patient(30),
+        metadata,
         connectionConfig: connection({ useServerProxy: true }),
       });
       try {
@@ -59,8 +60,7 @@ describe("pools", () => {
         assert.deepEqual(texts(logs.stdout), ["yes too"]);
         await until(name, { allocated: 1, available: 1 });
       } finally {
-        await box.kill();
-        await box.close();
+        await end(box);
       }
       await until(name, { allocated: 0 });
     } finally {

@@ -1,17 +1,33 @@
 // Sandboxes for the tests, one per route: direct, and through the server's proxy.
 
+import { randomUUID } from "node:crypto";
+
 import { Sandbox } from "@alibaba-group/opensandbox";
 
 const {
   OPENSANDBOX_TEST_URL: url,
   OPENSANDBOX_TEST_API_KEY: apiKey,
   OPENSANDBOX_TEST_IMAGE: image,
+  OSB_TEST_PATIENCE: factor = "1",
 } = process.env;
+
+/** Extends a deadline by the factor of this run. */
+export const patient = (time) => Math.ceil(time * Math.max(1, Number(factor)));
+
+/** Metadata of the sandboxes of this run. */
+export const metadata = { suite: `js-${randomUUID().slice(0, 8)}` };
+
+/** Ends a sandbox. */
+export const end = async (box) => {
+  await box?.kill();
+  await box?.close();
+};
 
 export const connection = (settings = {}) => ({
   domain: new URL(url).host,
   apiKey,
   disableMetrics: true,
+  requestTimeoutSeconds: patient(30),
   ...settings,
 });
 
@@ -28,15 +44,13 @@ export function onEveryRoute(describe, before, after, tests, settings = {}, abou
           image,
           resource: { cpu: "500m", memory: "256Mi" },
           timeoutSeconds: 600,
-          metadata: { suite: "js" },
+          readyTimeoutSeconds: patient(30),
+          metadata,
           connectionConfig: connection({ useServerProxy }),
           ...settings,
         });
       });
-      after(async () => {
-        await box?.kill();
-        await box?.close();
-      });
+      after(() => end(box));
       tests(() => box);
     });
   }

@@ -6,7 +6,7 @@ import { after, before, describe, test } from "node:test";
 
 import { SandboxApiException, SandboxManager } from "@alibaba-group/opensandbox";
 
-import { connection, onEveryRoute, texts } from "./sandbox.js";
+import { connection, metadata, onEveryRoute, texts } from "./sandbox.js";
 import "./isolated.js";
 import "./network_policy.js";
 import "./pools.js";
@@ -145,7 +145,7 @@ onEveryRoute(describe, before, after, (box) => {
 
   test("its metadata are changed and removed", async () => {
     const changed = await box().patchMetadata({ colour: "blue", shape: "round" });
-    assert.deepEqual([changed.metadata.colour, changed.metadata.suite], ["blue", "js"]);
+    assert.deepEqual([changed.metadata.colour, changed.metadata.suite], ["blue", metadata.suite]);
     const manager = SandboxManager.create({ connectionConfig: connection() });
     try {
       const left = await manager.patchSandboxMetadata(box().id, { colour: null });
@@ -168,7 +168,7 @@ onEveryRoute(describe, before, after, (box) => {
   test("it is listed, renewed and found by its metadata", async () => {
     const manager = SandboxManager.create({ connectionConfig: connection() });
     try {
-      const { items } = await manager.listSandboxInfos({ metadata: { suite: "js" } });
+      const { items } = await manager.listSandboxInfos({ metadata });
       assert.ok(items.some(({ id }) => id === box().id));
       const { expiresAt } = await box().renew(1200);
       assert.ok(new Date(expiresAt) > new Date(Date.now() + 1_100_000));

@@ -6,12 +6,13 @@ import { setTimeout as pause } from "node:timers/promises";
 
 import { Sandbox, SandboxApiException, SandboxManager } from "@alibaba-group/opensandbox";
 
-import { connection, texts } from "./sandbox.js";
+import { connection, metadata, patient, texts } from "./sandbox.js";
 
 const settings = {
   resource: { cpu: "500m", memory: "256Mi" },
   timeoutSeconds: 600,
-  metadata: { suite: "js" },
+  readyTimeoutSeconds: patient(30),
+  metadata,
   connectionConfig: connection(),
 };
 

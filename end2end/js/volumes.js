@@ -6,7 +6,7 @@ import { describe, test } from "node:test";
 
 import { Sandbox } from "@alibaba-group/opensandbox";
 
-import { connection, texts } from "./sandbox.js";
+import { connection, end, metadata, patient, texts } from "./sandbox.js";
 
 const { OPENSANDBOX_TEST_IMAGE: image } = process.env;
 
@@ -15,17 +15,13 @@ const create = (volumes) =>
     image,
     resource: { cpu: "500m", memory: "256Mi" },
     timeoutSeconds: 600,
-    metadata: { suite: "js" },
+    readyTimeoutSeconds: patient(30),
+    metadata,
     connectionConfig: connection({ useServerProxy: true }),
     volumes,
   });
 
 const output = async (box, command) => texts((await box.commands.run(command)).logs.stdout);
-
-const end = async (box) => {
-  await box.kill();
-  await box.close();
-};
 
 describe("volumes", () => {
   test("a named volume is shared, and read-only where asked", async () => {

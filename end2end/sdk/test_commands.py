@@ -8,7 +8,7 @@ import pytest
 from opensandbox.exceptions import SandboxApiException
 from opensandbox.models.execd import RunCommandOpts
 
-from waiting import wait_until
+from waiting import patient, wait_until
 
 
 def test_output_arrives_while_the_command_runs(sdk, box):
@@ -26,7 +26,7 @@ def test_output_arrives_while_the_command_runs(sdk, box):
         box.files.delete_files(["/tmp/go-on"])
         execution = box.commands.run(
             "echo first; while [ ! -e /tmp/go-on ]; do sleep 0.05; done; echo second; echo bad >&2",
-            opts=RunCommandOpts(timeout=timedelta(minutes=2)),
+            opts=RunCommandOpts(timeout=timedelta(seconds=patient(120))),
             handlers=sdk.handlers(
                 on_stdout=on_stdout,
                 on_stderr=lambda message: errors.append(message.text),
@@ -121,7 +121,7 @@ def test_interrupting_ends_the_stream_with_an_error(sdk, box):
     started = threading.Event()
 
     def interrupt():
-        started.wait(60)
+        started.wait(patient(60))
         box.commands.interrupt(ids[0])
 
     thread = threading.Thread(target=interrupt)
@@ -150,7 +150,7 @@ def test_commands_run_side_by_side(sdk, box):
 
     def meet(mine: str, other: str):
         script = f"touch /tmp/met-{mine}; while [ ! -e /tmp/met-{other} ]; do sleep 0.05; done; echo {mine}"
-        results[mine] = box.commands.run(script, opts=RunCommandOpts(timeout=timedelta(minutes=2))).text
+        results[mine] = box.commands.run(script, opts=RunCommandOpts(timeout=timedelta(seconds=patient(120)))).text
 
     threads = [threading.Thread(target=meet, args=pair) for pair in (("a", "b"), ("b", "a"))]
     for thread in threads:

@@ -3,7 +3,7 @@
 import httpx
 from opensandbox.models.execd import RunCommandOpts
 
-from waiting import wait_until
+from waiting import PATIENCE, wait_until
 
 
 def test_the_daemon_s_endpoint_ends_with_its_port(sdk, box):
@@ -13,7 +13,7 @@ def test_the_daemon_s_endpoint_ends_with_its_port(sdk, box):
     assert not endpoint.endpoint.endswith("/")
     if sdk.through_server:
         assert endpoint.endpoint == f"{sdk.target.address}/v1/sandboxes/{box.id}/proxy/44772"
-    response = httpx.get(f"http://{endpoint.endpoint}/ping", headers=endpoint.headers)
+    response = httpx.get(f"http://{endpoint.endpoint}/ping", headers=endpoint.headers, timeout=PATIENCE)
     assert response.status_code == 200
 
 
@@ -39,7 +39,7 @@ def test_a_web_server_in_the_sandbox_is_reached(box):
 
         def body():
             try:
-                response = httpx.get(f"http://{endpoint.endpoint}/index.html", headers=endpoint.headers)
+                response = httpx.get(f"http://{endpoint.endpoint}/index.html", headers=endpoint.headers, timeout=PATIENCE)
             except httpx.TransportError:
                 return None
             return response.text if response.status_code == 200 else None
@@ -57,6 +57,6 @@ def test_a_sandbox_with_secure_access_needs_the_headers_of_its_endpoints(sdk):
     assert endpoint.endpoint == f"{sdk.target.address}/v1/sandboxes/{box.id}/proxy/44772"
     token = endpoint.headers["OpenSandbox-Secure-Access"]
     url = f"http://{endpoint.endpoint}/ping"
-    assert httpx.get(url, headers=endpoint.headers).status_code == 200
+    assert httpx.get(url, headers=endpoint.headers, timeout=PATIENCE).status_code == 200
     for headers in ({}, {"OpenSandbox-Secure-Access": f"{token}x"}, {"OPEN-SANDBOX-API-KEY": sdk.target.api_key}):
-        assert httpx.get(url, headers=headers).status_code == 401, headers
+        assert httpx.get(url, headers=headers, timeout=PATIENCE).status_code == 401, headers

@@ -25,7 +25,7 @@ from opensandbox.models.isolated import (
     IsolatedWorkspaceSpec,
 )
 
-from waiting import wait_until
+from waiting import PATIENCE, patient, wait_until
 
 needs_overlays = pytest.mark.skipif(
     not hasattr(isolated, "IsolatedOverlaySpec"), reason="the 0.1 SDK knows one workspace and no overlays"
@@ -92,7 +92,7 @@ def raw(box, method, path, **settings):
     """Send a request that the SDK has no method for."""
     endpoint = box.get_endpoint(44772)
     url = f"http://{endpoint.endpoint}/v1/isolated/{path}"
-    return httpx.request(method, url, headers=endpoint.headers, timeout=60, **settings)
+    return httpx.request(method, url, headers=endpoint.headers, timeout=PATIENCE, **settings)
 
 
 def test_capabilities_are_reported(cell):
@@ -139,7 +139,7 @@ def test_output_arrives_while_the_code_runs(sdk, cell, session):
         again = other.isolation.attach(session.session_id)
         execution = session.run(
             "echo first; while [ ! -e go-on ]; do sleep 0.05; done; echo second; echo bad >&2",
-            opts=IsolatedRunOpts(timeout_seconds=120),
+            opts=IsolatedRunOpts(timeout_seconds=PATIENCE),
             handlers=sdk.handlers(
                 on_stdout=on_stdout,
                 on_stderr=lambda message: errors.append(message.text),
@@ -195,7 +195,7 @@ def test_variables_of_one_run_do_not_outlive_it(session):
 
 def test_a_timeout_ends_the_run_and_keeps_the_session(session):
     session.run("KEPT=1")
-    execution = session.run("KEPT=2; echo begun; sleep 600", opts=IsolatedRunOpts(timeout_seconds=1))
+    execution = session.run("KEPT=2; echo begun; sleep 600", opts=IsolatedRunOpts(timeout_seconds=patient(1)))
     assert [message.text for message in execution.logs.stdout] == ["begun"]
     assert (execution.exit_code, execution.error.name) == (None, "TimeoutError")
     assert session.run("echo $KEPT").text == "1"
@@ -209,7 +209,7 @@ def test_runs_of_a_session_wait_for_each_other_and_sessions_do_not(open_session,
 
     def meet(who, mine, other):
         code = f"touch met-{mine}; while [ ! -e met-{other} ]; do sleep 0.05; done; echo {mine}"
-        results[mine] = who.run(code, opts=IsolatedRunOpts(timeout_seconds=120)).text
+        results[mine] = who.run(code, opts=IsolatedRunOpts(timeout_seconds=PATIENCE)).text
 
     threads = [threading.Thread(target=meet, args=pair) for pair in ((first, "a", "b"), (second, "b", "a"))]
     # Overlapping runs would lose increments.

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import inspect
 import shutil
-import socket
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator
@@ -30,8 +29,8 @@ from opensandbox.config import ConnectionConfig, ConnectionConfigSync
 from opensandbox.pool_redis import AsyncRedisPoolStateStore, RedisPoolStateStore
 
 from conftest import RESOURCES
-from target import Target
-from waiting import wait_until
+from target import Target, free_port
+from waiting import PATIENCE, patient, wait_until
 
 #: Sandboxes that each pool keeps ready.
 IDLE = 3
@@ -42,9 +41,7 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     program = shutil.which("redis-server")
     if program is None:
         pytest.skip("redis-server is not installed")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     folder = tmp_path_factory.mktemp("redis")
     with (folder / "log").open("wb") as log:
         server = subprocess.Popen(
@@ -66,7 +63,7 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
     finally:
         server.terminate()
-        server.wait(60)
+        server.wait(patient(60))
 
 
 @dataclass
@@ -90,7 +87,11 @@ class Pools:
             "pool_name": self.mark,
             "max_idle": IDLE,
             "state_store": self.store(),
-            "connection_config": config(domain=self.target.address, api_key=self.target.api_key),
+            "connection_config": config(
+                domain=self.target.address,
+                api_key=self.target.api_key,
+                request_timeout=timedelta(seconds=patient(30)),
+            ),
             "creation_spec": PoolCreationSpec(
                 image=self.target.image, resource=RESOURCES, metadata={"pool": self.mark}
             ),
@@ -104,7 +105,7 @@ class Pools:
             f"{self.target.url}/v1/sandboxes",
             params={"metadata": f"pool={self.mark}", "pageSize": 200},
             headers={"OPEN-SANDBOX-API-KEY": self.target.api_key},
-            timeout=60,
+            timeout=PATIENCE,
         )
         assert reply.status_code == 200, reply.text
         return {item["id"] for item in reply.json()["items"]}
@@ -129,7 +130,7 @@ def pools(request: pytest.FixtureRequest, target: Target) -> Iterator[Pools]:
         httpx.delete(
             f"{target.url}/v1/sandboxes/{sandbox}",
             headers={"OPEN-SANDBOX-API-KEY": target.api_key},
-            timeout=60,
+            timeout=PATIENCE,
         )
     wait_until("the pool's sandboxes are gone", lambda: not pools.existing())
 
@@ -141,7 +142,7 @@ async def value(result: Any) -> Any:
 async def until(what: str, condition: Callable[[], Any]) -> None:
     """Wait for a condition without blocking the pool's tasks."""
     try:
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(PATIENCE):
             while not await condition():
                 await asyncio.sleep(0.1)
     except TimeoutError:
@@ -214,7 +215,7 @@ class ServerPool:
             f"{self.target.url}/v1/pools{path}",
             json=body,
             headers={"OPEN-SANDBOX-API-KEY": self.target.api_key},
-            timeout=60,
+            timeout=PATIENCE,
         )
 
     def status(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from opensandbox import SandboxManagerSync
 from opensandbox.exceptions import SandboxApiException
 
 from conftest import RESOURCES
-from waiting import wait_until
+from waiting import PATIENCE, wait_until
 
 if not hasattr(SandboxManagerSync, "create_template"):
     pytest.skip("this release of the SDK has no templates", allow_module_level=True)
@@ -87,6 +87,7 @@ def test_a_built_template_is_read_and_deleted_while_it_is_used(sdk, manager):
             "publish": "s3://bucket/publish",
             "metadata": {"suite": sdk.run_id},
         },
+        timeout=PATIENCE,
     )
     assert reply.status_code == 201, reply.text
     name = reply.json()["templateId"]
