@@ -3,6 +3,7 @@
 import pytest
 from opensandbox.exceptions import SandboxApiException
 
+from conftest import HELD, go_on
 from waiting import wait_until
 
 
@@ -38,7 +39,8 @@ def test_the_events_of_a_sandbox_name_its_stages(box, manager):
 
 def test_an_entry_point_that_does_not_exist_is_explained(sdk, manager):
     # The SDK asks for endpoints first, which a sandbox that has ended does not have.
-    box = sdk.create(entrypoint=["sh", "-c", "sleep 3; exec /no/such/program"], skip_health_check=True)
+    box = sdk.create(entrypoint=["sh", "-c", f"{HELD}exec /no/such/program"])
+    go_on(box)
     wait_until("it has ended", lambda: box.get_info().status.state == "Failed")
     assert "the command was not found in the image" in box.get_info().status.message
     assert "exit code 127" in manager.get_diagnostic_events(box.id, "all").content

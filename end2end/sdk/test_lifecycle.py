@@ -6,6 +6,7 @@ import pytest
 from opensandbox.exceptions import SandboxApiException
 from opensandbox.models import sandboxes
 
+from conftest import HELD, go_on
 from waiting import wait_until
 
 
@@ -91,7 +92,8 @@ def test_a_killed_sandbox_is_gone(sdk):
 
 
 def test_the_status_of_an_ended_entrypoint_is_reported(sdk):
-    box = sdk.create(entrypoint=["sh", "-c", "sleep 2; exit 3"])
+    box = sdk.create(entrypoint=["sh", "-c", f"{HELD}exit 3"])
+    go_on(box)
     status = wait_until(
         "the end is seen",
         lambda: (status := box.get_info().status).state != "Running" and status,
