@@ -2,10 +2,12 @@
 
 use std::{fs, process::Command, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use super::{
     Context,
+    junit::{self, Case, Outcome},
+    python,
     server::TestServer,
     suite::{Suite, literal},
     tally::Tally,
@@ -18,68 +20,91 @@ pub(super) const NAME: &str = "official JavaScript SDK";
 const LIMIT: Duration = Duration::from_secs(15 * 60);
 /// Folder of the suite.
 const FOLDER: &str = "end2end/js";
-/// Suffix of tests that the filter leaves out; Node.js 20 counts them as skipped.
-const NO_MATCH: &str = "# SKIP test name does not match pattern";
 
-/// Runs the tests against a dedicated server.
+/// Runs the tests, unless they run beside the suites in Python.
 pub(super) fn run(context: &Context<'_>) -> Tally {
-    match suite(context) {
-        Ok(tally) => tally,
-        Err(error) => context.report_failure("run the JavaScript tests", &error),
+    match python::runs_javascript(context) {
+        true => Tally::default(),
+        false => tests(context, false),
     }
 }
 
-fn suite(context: &Context<'_>) -> Result<Tally> {
-    node::packages(context.repo, &context.installer)?;
-    let node = node::for_browser_tests(context.repo)?;
-    let server = TestServer::start(context, "js-server")?;
-    let report = context.repo.reports().join("node.tap");
-    if report.exists() {
-        fs::remove_file(&report)?;
-    }
-    let mut tests = Command::new(node);
-    tests
-        .args(["--test", "--test-reporter=spec"])
-        .arg("--test-reporter-destination=stdout")
-        .arg("--test-reporter=tap")
-        .arg(format!("--test-reporter-destination={}", report.display()))
-        .current_dir(context.repo.root());
-    server.describe_to(&mut tests);
-    if let Some(filter) = &context.options.filter {
-        tests.arg(format!("--test-name-pattern={}", literal(filter)));
-    }
-    tests.arg(format!("{FOLDER}/sdk.test.js"));
-    let suite = Suite {
-        name: NAME,
-        labelled: false,
-        limit: LIMIT,
+/// Runs the tests against a dedicated server. `labelled` says whether another suite runs beside them.
+pub(super) fn tests(context: &Context<'_>, labelled: bool) -> Tally {
+    let all = Selection {
+        report: "node.xml",
+        pattern: context.options.filter.clone(),
+        labelled,
     };
-    eprintln!("==> {NAME}");
-    let tally = suite.run(&mut tests, &mut |_| {}, || {
-        let text = fs::read_to_string(&report)
-            .with_context(|| format!("cannot read {}", report.display()))?;
-        parse_report(&text).context("the report has no counts")
+    all.run(context)
+}
+
+/// Which tests run.
+struct Selection {
+    /// File name of the report.
+    report: &'static str,
+    /// Part of the names of the tests; all of them if there is none.
+    pattern: Option<String>,
+    labelled: bool,
+}
+
+impl Selection {
+    fn run(&self, context: &Context<'_>) -> Tally {
+        self.suite(context)
+            .unwrap_or_else(|error| context.report_failure("run the JavaScript tests", &error))
+    }
+
+    fn suite(&self, context: &Context<'_>) -> Result<Tally> {
+        node::packages(context.repo, &context.installer)?;
+        let node = node::for_browser_tests(context.repo)?;
+        let server = TestServer::start(context, "js-server")?;
+        let report = context.repo.reports().join(self.report);
+        if report.exists() {
+            fs::remove_file(&report)?;
+        }
+        let mut tests = Command::new(node);
+        tests
+            .args(["--test", "--test-reporter=spec"])
+            .arg("--test-reporter-destination=stdout")
+            .arg("--test-reporter=junit")
+            .arg(format!("--test-reporter-destination={}", report.display()))
+            .current_dir(context.repo.root());
+        server.describe_to(&mut tests);
+        if let Some(pattern) = &self.pattern {
+            tests.arg(format!("--test-name-pattern={}", literal(pattern)));
+        }
+        tests.arg(format!("{FOLDER}/sdk.test.js"));
+        let suite = Suite {
+            name: NAME,
+            labelled: self.labelled,
+            limit: LIMIT,
+        };
+        eprintln!("==> {NAME}");
+        let tally = suite.run_cases(
+            context,
+            &mut tests,
+            None,
+            || Ok(selected(junit::read(&report)?, self.pattern.as_deref())),
+            |case| {
+                let alone = Self {
+                    report: "node-alone.xml",
+                    pattern: Some(case.name.clone()),
+                    labelled: false,
+                };
+                Box::new(move |context| alone.run(context))
+            },
+        );
+        server.stop()?;
+        Ok(tally)
+    }
+}
+
+/// The tests that the pattern selects. Node.js 20 lists the others as skipped.
+fn selected(mut cases: Vec<Case>, pattern: Option<&str>) -> Vec<Case> {
+    cases.retain(|case| {
+        case.outcome != Outcome::Skipped || pattern.is_none_or(|text| case.name.contains(text))
     });
-    server.stop()?;
-    Ok(tally)
-}
-
-/// Parses the counts at the end of a TAP report.
-fn parse_report(text: &str) -> Option<Tally> {
-    let count = |name: &str| -> Option<u64> {
-        let line = text
-            .lines()
-            .rev()
-            .find_map(|line| line.strip_prefix(name))?;
-        line.trim().parse().ok()
-    };
-    let left_out = text.lines().filter(|line| line.ends_with(NO_MATCH)).count() as u64;
-    let skipped = count("# skipped ")? + count("# todo ")?;
-    Some(Tally {
-        passed: count("# pass ")?,
-        failed: count("# fail ")? + count("# cancelled ")?,
-        skipped: skipped.saturating_sub(left_out),
-    })
+    cases
 }
 
 #[cfg(test)]
@@ -87,17 +112,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_come_from_the_end_of_the_report() {
-        let text = "TAP version 13\n# pass no\nok 1 - a\n1..2\n# tests 9\n# suites 2\n# pass 5\n# fail 1\n\
-                    # cancelled 1\n# skipped 2\n# todo 0\n# duration_ms 3\n";
-        let want = Tally {
-            passed: 5,
-            failed: 2,
-            skipped: 2,
+    fn tests_that_a_pattern_leaves_out_do_not_count_as_skipped() {
+        let case = |name: &str, outcome| Case {
+            group: "test".to_owned(),
+            name: name.to_owned(),
+            file: None,
+            took: Duration::ZERO,
+            outcome,
         };
-        assert_eq!(parse_report(text), Some(want));
-        let left_out = text.replace("ok 1 - a", &format!("ok 1 - a {NO_MATCH}"));
-        assert_eq!(parse_report(&left_out).map(|tally| tally.skipped), Some(1));
-        assert_eq!(parse_report("TAP version 13\n# pass 1\n"), None);
+        let cases = || {
+            vec![
+                case("files are read", Outcome::Passed),
+                case("files are found", Outcome::Skipped),
+                case("metrics", Outcome::Skipped),
+            ]
+        };
+        let names = |pattern| -> Vec<String> {
+            let kept = selected(cases(), pattern).into_iter();
+            kept.map(|case| case.name).collect()
+        };
+        assert_eq!(names(None).len(), 3);
+        assert_eq!(names(Some("files")), ["files are read", "files are found"]);
     }
 }

@@ -1,15 +1,33 @@
 //! The suites in Python: both generations of the official SDK, the official command, and the contract
 //! over plain HTTP.
 
-use std::{fs, path::Path, process::Command, time::Duration};
+mod matrix;
 
-use anyhow::{Context as _, Result};
+use std::{
+    fs,
+    panic::resume_unwind,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
 
-use super::{Context, Database, server::TestServer, suite::Suite, tally::Tally};
+use anyhow::Result;
+
+use self::matrix::Matrix;
+use super::{
+    Chosen, Context, Database, js,
+    junit::{self, Case},
+    server::TestServer,
+    stopped,
+    suite::Suite,
+    tally::Tally,
+    tier,
+};
 use crate::{
     host::{postgres::Postgres, python},
-    interrupt::interrupted,
-    step::in_parallel,
+    step::notice,
 };
 
 /// Longest time of one suite, and with the long form of its tests.
@@ -19,7 +37,14 @@ const LIMIT_FULL: Duration = Duration::from_secs(90 * 60);
 /// Exit status of pytest when no test was selected.
 const NO_MATCH: i32 = 5;
 
+/// Variable that selects the long form of tests that have one.
+const FULL: &str = "OPENSANDBOX_TEST_FULL";
+
+/// Folder of the tests with the SDK, which have a matrix.
+const SDK: &str = "sdk";
+
 /// One run of pytest.
+#[derive(Clone, Copy, Debug)]
 struct Run {
     /// Name in messages.
     name: &'static str,
@@ -35,13 +60,25 @@ struct Run {
     suffix: &'static str,
 }
 
+impl Run {
+    /// Its files that the context selects.
+    fn chosen_files<'a>(&self, context: &'a Context<'_>) -> Vec<&'a str> {
+        let Some(changed) = &context.changed else {
+            return self.files.to_vec();
+        };
+        let mut files = changed.python(self.folder);
+        files.retain(|file| self.files.is_empty() || self.files.contains(file));
+        files
+    }
+}
+
 /// The SDK generations come first, because users depend on them.
 const RUNS: [Run; 5] = [
     Run {
         name: "official SDK 1.1",
         environment: "1.1",
         requirements: "sdk/requirements-1.1.txt",
-        folder: "sdk",
+        folder: SDK,
         files: &[],
         suffix: "",
     },
@@ -49,8 +86,17 @@ const RUNS: [Run; 5] = [
         name: "official SDK 0.1",
         environment: "0.1",
         requirements: "sdk/requirements-0.1.txt",
-        folder: "sdk",
+        folder: SDK,
         files: &[],
+        suffix: "",
+    },
+    // An older release of its generation.
+    Run {
+        name: "network policies with the official SDK 0.1.13",
+        environment: "0.1.13",
+        requirements: "sdk/requirements-0.1.13.txt",
+        folder: SDK,
+        files: &["test_network_policy.py"],
         suffix: "",
     },
     Run {
@@ -67,15 +113,6 @@ const RUNS: [Run; 5] = [
         requirements: "cli/requirements.txt",
         folder: "cli",
         files: &[],
-        suffix: "",
-    },
-    // An older release of its generation.
-    Run {
-        name: "network policies with the official SDK 0.1.13",
-        environment: "0.1.13",
-        requirements: "sdk/requirements-0.1.13.txt",
-        folder: "sdk",
-        files: &["test_network_policy.py"],
         suffix: "",
     },
 ];
@@ -103,7 +140,7 @@ const ON_POSTGRESQL: [Run; 2] = [
             "test_validation.py",
         ],
         suffix: "-postgresql",
-        ..RUNS[2]
+        ..RUNS[3]
     },
 ];
 
@@ -116,155 +153,270 @@ pub(super) const NAMES: [&str; RUNS.len()] = [
     RUNS[4].name,
 ];
 
-/// How many of [`RUNS`] are about the SDK as such. They take as long as the others together.
-const SDK_RUNS: usize = 2;
+/// How many of [`RUNS`] are about the SDK.
+const SDK_RUNS: usize = 3;
 
 /// Runs all suites, and a part of them against a server on PostgreSQL; or all suites against the
 /// latter.
-///
-/// Sandboxes start and end most of the time, which leaves processors idle. So one half of the suites
-/// runs beside the other, each against its own server.
 pub(super) fn run(context: &Context<'_>) -> Tally {
-    let (of_sdk, others) = RUNS.split_at(SDK_RUNS);
-    match context.options.store {
-        Database::Sqlite => {
-            let both = in_parallel(
-                || Ok(all(context, "python-server-sdk", of_sdk, None)),
-                || {
-                    let mut tally = all(context, "python-server", others, None);
-                    if !interrupted() {
-                        tally += on_postgresql(context, &ON_POSTGRESQL);
-                    }
-                    Ok(tally)
-                },
-            );
-            match both {
-                Ok((mut tally, other)) => {
-                    tally += other;
-                    tally
-                }
-                Err(error) => context.report_failure("run the suites in Python", &error),
-            }
-        }
-        Database::Postgresql => on_postgresql(context, &RUNS),
-    }
-}
-
-fn on_postgresql(context: &Context<'_>, runs: &[Run]) -> Tally {
-    match Postgres::start(&context.installer) {
-        Ok(postgres) => all(
-            context,
-            "python-server-postgresql",
-            runs,
-            Some(&postgres.url()),
-        ),
-        Err(error) => context.report_failure("start PostgreSQL for the SDK tests", &error),
-    }
-}
-
-/// Runs suites against one server, whose store is in this database, if there is one.
-fn all(context: &Context<'_>, name: &str, runs: &[Run], database: Option<&str>) -> Tally {
-    let server = match TestServer::start_on(context, name, database) {
-        Ok(server) => server,
-        Err(error) => return context.report_failure("start a server for the SDK tests", &error),
+    let records = context.repo.records();
+    let options = context.options;
+    let is_whole = options.filter.is_none() && context.changed.is_none();
+    let matrix = match is_whole && !options.full {
+        true => Matrix::next_in(&records),
+        false => Matrix::Full,
     };
-    let mut tally = Tally::default();
-    for run in runs.iter().take_while(|_| !interrupted()) {
-        tally += match one(context, &server, run) {
-            Ok(counted) => counted,
-            Err(error) => context.report_failure(&format!("run the suite {:?}", run.name), &error),
-        };
-    }
-    eprintln!(
-        "    log of the server: {}",
-        server.dir().join("server.log").display()
-    );
-    if let Err(error) = server.stop() {
-        tally += context.report_failure("stop the server of the SDK tests", &error);
+    eprintln!("{}", matrix.description());
+    let tally = match options.store {
+        Database::Sqlite => side_by_side(context, matrix),
+        Database::Postgresql => {
+            let lane = Lane::new("python-server-postgresql", Database::Postgresql, matrix);
+            lane.run(context, &RUNS)
+        }
+    };
+    // A failure is looked for again with the same combinations.
+    let ended = tally.passed > 0 && tally.failed == 0 && !stopped();
+    if ended && let Err(error) = matrix.count_in(&records) {
+        notice(&format!("the next run has the same matrix: {error:#}"));
     }
     tally
 }
 
-fn one(context: &Context<'_>, server: &TestServer, run: &Run) -> Result<Tally> {
-    let folder = context.repo.path("end2end").join(run.folder);
+/// Whether [`run`] runs the tests in JavaScript as well.
+pub(super) fn runs_javascript(context: &Context<'_>) -> bool {
+    context.options.store == Database::Sqlite
+        && context.includes(Chosen::Python)
+        && context.includes(Chosen::Javascript)
+}
+
+/// Runs suites in three lanes. Sandboxes start and end most of the time, which leaves processors
+/// idle.
+fn side_by_side(context: &Context<'_>, matrix: Matrix) -> Tally {
+    let (of_sdk, others) = RUNS.split_at(SDK_RUNS);
+    let lane = |server, store| Lane::new(server, store, matrix);
+    let sdk = || lane("python-server-sdk", Database::Sqlite).run(context, of_sdk);
+    let contract = || lane("python-server", Database::Sqlite).run(context, others);
+    let repeats = || {
+        let lane = lane("python-server-postgresql", Database::Postgresql);
+        let mut tally = tier::run(context, "python-on-postgresql", || {
+            lane.run(context, &ON_POSTGRESQL)
+        });
+        if runs_javascript(context) && !stopped() {
+            tally += js::tests(context, true);
+        }
+        tally
+    };
+    thread::scope(|scope| {
+        let lanes = [
+            scope.spawn(sdk),
+            scope.spawn(contract),
+            scope.spawn(repeats),
+        ];
+        lanes.into_iter().fold(Tally::default(), |tally, lane| {
+            tally + lane.join().unwrap_or_else(|panic| resume_unwind(panic))
+        })
+    })
+}
+
+/// Suites that run one after the other against one server.
+#[derive(Clone, Debug)]
+struct Lane {
+    /// Name of the server.
+    server: &'static str,
+    /// Where the server keeps its store.
+    store: Database,
+    matrix: Matrix,
+    /// The only test to run, as pytest names it.
+    only: Option<String>,
+}
+
+impl Lane {
+    fn new(server: &'static str, store: Database, matrix: Matrix) -> Self {
+        Self {
+            server,
+            store,
+            matrix,
+            only: None,
+        }
+    }
+
+    /// The same for one test of a report.
+    fn only(&self, case: &Case) -> Option<Self> {
+        let file = case.file.as_ref()?;
+        Some(Self {
+            server: "python-server-alone",
+            only: Some(format!("{file}::{}", case.name)),
+            ..self.clone()
+        })
+    }
+
+    fn run(&self, context: &Context<'_>, runs: &[Run]) -> Tally {
+        let some = |run: &&Run| context.changed.is_none() || !run.chosen_files(context).is_empty();
+        let runs: Vec<_> = runs.iter().filter(some).collect();
+        if runs.is_empty() {
+            return Tally::default();
+        }
+        let postgres = match self.store {
+            Database::Sqlite => None,
+            Database::Postgresql => match Postgres::start(&context.installer) {
+                Ok(postgres) => Some(postgres),
+                Err(error) => {
+                    return context.report_failure("start PostgreSQL for the SDK tests", &error);
+                }
+            },
+        };
+        let url = postgres.as_ref().map(Postgres::url);
+        let server = match TestServer::start_on(context, self.server, url.as_deref()) {
+            Ok(server) => server,
+            Err(error) => {
+                return context.report_failure("start a server for the SDK tests", &error);
+            }
+        };
+        let mut tally = Tally::default();
+        for run in runs.into_iter().take_while(|_| !stopped()) {
+            tally += self.suite(context, &server, *run).unwrap_or_else(|error| {
+                context.report_failure(&format!("run the suite {:?}", run.name), &error)
+            });
+        }
+        eprintln!(
+            "    log of the server: {}",
+            server.dir().join("server.log").display()
+        );
+        if let Err(error) = server.stop() {
+            tally += context.report_failure("stop the server of the SDK tests", &error);
+        }
+        tally
+    }
+
+    fn suite(&self, context: &Context<'_>, server: &TestServer, run: Run) -> Result<Tally> {
+        let python = environment(context, run)?;
+        let tests = context.repo.path("end2end");
+        let alone = if self.only.is_some() { "-alone" } else { "" };
+        let name = format!("pytest-{}{}{alone}.xml", run.environment, run.suffix);
+        let report = context.repo.reports().join(name);
+        // Holds the stores of servers that tests start.
+        let scratch = report.with_extension("tmp");
+        if report.exists() {
+            fs::remove_file(&report)?;
+        }
+        let mut pytest = Command::new(python);
+        pytest
+            .args(["-m", "pytest", "--quiet", "-ra", "--color=no"])
+            .arg(format!("--junitxml={}", report.display()))
+            .arg(format!("--basetemp={}", scratch.display()))
+            .current_dir(tests.join(run.folder));
+        if run.folder == SDK {
+            pytest.arg(self.matrix.option());
+        }
+        let filter = context.options.filter.as_ref();
+        if let Some(filter) = filter {
+            pytest.arg(format!("--containing={filter}"));
+        }
+        if context.options.full {
+            pytest.env(FULL, "1");
+        }
+        match &self.only {
+            None => pytest.args(run.chosen_files(context)),
+            Some(only) => pytest.arg(tests.join(only)),
+        };
+        server.describe_to(&mut pytest);
+        let suite = Suite {
+            name: run.name,
+            labelled: true,
+            limit: match context.options.full {
+                true => LIMIT_FULL,
+                false => LIMIT,
+            },
+        };
+        eprintln!("==> {}", run.name);
+        Ok(suite.run_cases(
+            context,
+            &mut pytest,
+            filter.map(|_| NO_MATCH),
+            || read_report(&report),
+            |case| {
+                let alone = self.only(case);
+                Box::new(move |context| match &alone {
+                    Some(alone) => alone.run(context, &[run]),
+                    // Not a test, but a file that could not be read.
+                    None => Tally::FAILED,
+                })
+            },
+        ))
+    }
+}
+
+/// Ensures that a run has its packages, and returns its interpreter. Lanes share environments.
+fn environment(context: &Context<'_>, run: Run) -> Result<PathBuf> {
+    static INSTALLING: Mutex<()> = Mutex::new(());
+    let _held = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
     let requirements = context.repo.path("end2end").join(run.requirements);
-    let python = python::environment(
+    python::environment(
         context.repo,
         &context.installer,
         run.environment,
         &requirements,
-    )?;
-    let report = context
-        .repo
-        .reports()
-        .join(format!("pytest-{}{}.xml", run.environment, run.suffix));
-    // Holds the stores of servers that tests start.
-    let scratch = report.with_extension("tmp");
-    if report.exists() {
-        fs::remove_file(&report)?;
-    }
-    let mut pytest = Command::new(python);
-    pytest
-        .args(["-m", "pytest", "--quiet", "-ra", "--color=no"])
-        .arg(format!("--junitxml={}", report.display()))
-        .arg(format!("--basetemp={}", scratch.display()))
-        .current_dir(&folder);
-    pytest.args(run.files);
-    let filter = context.options.filter.as_ref();
-    if let Some(filter) = filter {
-        pytest.arg(format!("--containing={filter}"));
-    }
-    server.describe_to(&mut pytest);
-    let suite = Suite {
-        name: run.name,
-        labelled: true,
-        limit: match context.options.full {
-            true => LIMIT_FULL,
-            false => LIMIT,
-        },
-    };
-    eprintln!("==> {}", run.name);
-    let no_match = filter.map(|_| NO_MATCH);
-    Ok(suite.run_filtered(&mut pytest, no_match, &mut |_| {}, || read_report(&report)))
+    )
 }
 
-/// Reads the counts from the `JUnit` report that pytest writes.
-fn read_report(report: &Path) -> Result<Tally> {
-    let text =
-        fs::read_to_string(report).with_context(|| format!("cannot read {}", report.display()))?;
-    parse_report(&text).context("the report has no <testsuite> with counts")
+/// Reads the tests of a report, with their files. What a report says about a file is where the
+/// function of the test was made.
+fn read_report(report: &Path) -> Result<Vec<Case>> {
+    let mut cases = junit::read(report)?;
+    for case in &mut cases {
+        case.file = file_of(&case.group);
+    }
+    Ok(cases)
 }
 
-fn parse_report(text: &str) -> Option<Tally> {
-    let suite = text.split_once("<testsuite ")?.1.split_once('>')?.0;
-    let count = |name: &str| -> Option<u64> {
-        let value = suite.split_once(&format!(" {name}=\""))?.1;
-        value.split_once('"')?.0.parse().ok()
-    };
-    let failed = count("failures")? + count("errors")?;
-    let skipped = count("skipped")?;
-    Some(Tally {
-        passed: count("tests")?.saturating_sub(failed + skipped),
-        failed,
-        skipped,
-    })
+/// The file of a group: of `sdk.test_files`, `sdk/test_files.py`. A file that pytest cannot read is in
+/// no group.
+fn file_of(group: &str) -> Option<String> {
+    let (folder, file) = group.split_once('.')?;
+    Some(format!("{folder}/{file}.py"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        repo::Repo,
+        test::{Options, junit::Outcome},
+    };
 
     #[test]
-    fn counts_are_read_from_the_suite_element() {
-        let text = r#"<?xml version="1.0"?><testsuites name="pytest tests"><testsuite name="pytest" errors="1" failures="2" skipped="3" tests="10" time="0.1"><testcase name="a"/></testsuite></testsuites>"#;
-        assert_eq!(
-            parse_report(text),
-            Some(Tally {
-                passed: 4,
-                failed: 3,
-                skipped: 3
-            })
-        );
-        assert_eq!(parse_report("<testsuites/>"), None);
+    fn a_test_is_repeated_by_its_file_and_name() {
+        let case = |group: &str| Case {
+            group: group.to_owned(),
+            name: "test_ranges[sync-proxy-bytes=0-3-0123]".to_owned(),
+            file: file_of(group),
+            took: Duration::ZERO,
+            outcome: Outcome::Failed(String::new()),
+        };
+        let lane = Lane::new("python-server", Database::Postgresql, Matrix::Pairs(1));
+        let alone = lane.only(&case("sdk.test_files")).unwrap();
+        let id = "sdk/test_files.py::test_ranges[sync-proxy-bytes=0-3-0123]";
+        assert_eq!(alone.only.as_deref(), Some(id));
+        assert_eq!((alone.store, alone.matrix), (lane.store, lane.matrix));
+        assert_ne!(alone.server, lane.server);
+        assert!(lane.only(&case("")).is_none());
+    }
+
+    #[test]
+    fn javascript_runs_beside_python_where_both_are_chosen() {
+        let repo = Repo::find().unwrap();
+        let runs = |suites: &[Chosen], store| {
+            let options = Options {
+                suites: suites.to_vec(),
+                store,
+                ..Options::default()
+            };
+            runs_javascript(&Context::new(&repo, &options).unwrap())
+        };
+        assert!(runs(&[], Database::Sqlite));
+        for only in [Chosen::Python, Chosen::Javascript] {
+            assert!(!runs(&[only], Database::Sqlite));
+        }
+        assert!(!runs(&[], Database::Postgresql));
     }
 }

@@ -4,12 +4,14 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    sync::{Mutex, PoisonError},
 };
 
 use anyhow::{Context as _, Result};
 
 use super::Context;
 use crate::{
+    load,
     step::notice,
     up::{Server, Settings, free_port, random_key, render, write_private},
 };
@@ -20,7 +22,12 @@ pub(super) struct TestServer {
     settings: Settings,
     dir: PathBuf,
     program: PathBuf,
+    /// Factor by which its tests extend their deadlines.
+    patience: f64,
 }
+
+/// Locked while a server starts, because a free port is taken only when a server listens there.
+static STARTING: Mutex<()> = Mutex::new(());
 
 impl TestServer {
     /// Starts the server with its configuration, store and log in `target/reports/<name>`.
@@ -39,6 +46,7 @@ impl TestServer {
             fs::remove_dir_all(&dir).with_context(|| format!("cannot empty {}", dir.display()))?;
         }
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let _held = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
         let config = dir.join("config.toml");
         let text = render(free_port()?, &random_key()?, &dir.join("store.db"));
         let text = with_builds(&with_volumes(&text, &volumes_in(&dir)));
@@ -56,6 +64,7 @@ impl TestServer {
             settings,
             dir,
             program,
+            patience: context.patience,
         })
     }
 
@@ -70,7 +79,7 @@ impl TestServer {
     }
 
     /// Passes the server's address, key and program to a suite, which could test any other server
-    /// in the same way.
+    /// in the same way, and how patient it is.
     pub(super) fn describe_to(&self, command: &mut Command) {
         command
             .env("OPENSANDBOX_TEST_URL", self.url())
@@ -78,7 +87,8 @@ impl TestServer {
             .env("OPENSANDBOX_TEST_IMAGE", crate::up::BASE_IMAGE)
             .env("OPENSANDBOX_TEST_HOST_VOLUMES", volumes_in(&self.dir))
             .env("OPENSANDBOX_TEST_SERVER_BINARY", &self.program)
-            .env("OPENSANDBOX_TEST_SERVER_CONFIG", &self.settings.file);
+            .env("OPENSANDBOX_TEST_SERVER_CONFIG", &self.settings.file)
+            .env(load::PATIENCE, self.patience.to_string());
     }
 
     /// Path of its program.
