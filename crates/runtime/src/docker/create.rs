@@ -140,7 +140,7 @@ impl DockerRuntime {
             log.clone(),
             ports,
         );
-        staged.volumes.attach(&mut main);
+        staged.volumes.attach(spec.id(), &mut main);
         let egress = sidecar.as_ref();
         let egress = egress.map(|sidecar| self.sidecar_member(spec, sidecar, log.as_ref()));
         if warm.is_some()
@@ -238,7 +238,7 @@ impl DockerRuntime {
         container: &str,
         volumes: &Provided,
     ) -> Result<(), Failure> {
-        let _turn = self.volumes_at_start(spec.id(), volumes).await?;
+        self.volumes_at_start(spec.id(), volumes).await?;
         match self.start_container(container).await {
             Err(Failure::Start(reason)) => Err(match volumes.blamed(&reason) {
                 Some(error) => Failure::Runtime(error),

@@ -44,6 +44,9 @@ pub(super) const OSSFS_MOUNTS: &str = "opensandbox.io/ossfs-mounts";
 pub(super) const CLAIMS: &str = "opensandbox.io/claims";
 /// Addition: the volumes of the request as a JSON list, without credentials.
 pub(super) const REQUESTED_VOLUMES: &str = "opensandbox.io/volumes";
+/// Addition: numbers of the directories of the host that the sandbox has, and of those above them
+/// (`volumes::places`).
+pub(super) const HELD: &str = "opensandbox.io/held-directories";
 /// Addition, on volumes: the sandbox that it was made for.
 pub(super) const MADE_FOR: &str = "opensandbox.io/made-for";
 /// Addition, on volumes: `true` on one that is removed with its last user.
@@ -147,6 +150,7 @@ pub(super) fn of(origin: &Origin, instance: &str, ports: Ports) -> HashMap<Strin
         OSSFS_MOUNTS,
         CLAIMS,
         REQUESTED_VOLUMES,
+        HELD,
     ] {
         put(inherited, String::new());
     }
@@ -367,6 +371,11 @@ impl Read<'_> {
     /// Reads which mounted buckets a sandbox uses.
     pub(super) fn buckets(&self) -> Vec<PathBuf> {
         self.list(OSSFS_MOUNTS)
+    }
+
+    /// The note of the host's directories that a sandbox has.
+    pub(super) fn held(&self) -> Option<&str> {
+        self.get(HELD)
     }
 
     /// Reads a JSON list. An unreadable one is empty.

@@ -1,11 +1,14 @@
-//! Directories that lie below one which sandboxes may write to.
+//! Directories of the host that sandboxes could replace before they are mounted.
 //!
 //! The engine mounts such a directory by path, after it was looked up. A sandbox that can write to its
-//! parent could put a link in its place in between, and the engine would mount what the link leads to.
+//! parent could put a link in its place in between, and the engine would mount what the link leads to. A
+//! sandbox that has a directory above that of another one could move parts of it out, where the other one
+//! still writes to what it has open. So neither has the one below the other ([`super::places`]).
 //!
 //! ```text
-//! directory of the host   refused while another sandbox has a directory above it, with write access;
-//!                         no such sandbox starts between the look and the mount
+//! directory of the host   refused if another sandbox has one above it with write access, or if it may be
+//!                         written to and another sandbox has one below it; no two such sandboxes start at
+//!                         the same time
 //! directory of a volume   the engine looks itself, from API 1.45; refused with older engines
 //! allow_racy_paths        both are taken: looked up again directly before each start
 //! ```
@@ -13,32 +16,39 @@
 //! In each case execd compares what was mounted with what was found, before anything else runs, unless the
 //! engine looked itself.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use bollard::models::ContainerSummary;
 use osb_protocol::SandboxId;
-use tokio::sync::{RwLockReadGuard, RwLockWriteGuard};
 
 use super::{
-    Provided, Refused, blocking,
-    host_files::{self, Found, Part},
+    Provided, Refused, blocking, host_files,
+    places::{Held, Identity, Place},
 };
-use crate::{
-    RuntimeError, VolumeFailure,
-    docker::{DockerRuntime, labels},
-};
+use crate::{RuntimeError, VolumeFailure, docker::DockerRuntime};
 
 /// The first API whose engine looks up directories of volumes itself.
 const SUB_PATHS_FROM: (usize, usize) = (1, 45);
+/// Flag of execd for what it is to find at a path, with `PATH=DEVICE:INODE`.
+const EXPECT_MOUNT: &str = "--expect-mount=";
 
-/// A directory that is mounted by path, and how it was found.
+/// A directory of the host that is mounted, and how it was found.
 #[derive(Clone, Debug)]
 pub(super) struct Watched {
     /// Of its volume in the request.
     pub(super) index: usize,
     pub(super) mount_path: String,
-    pub(super) found: Found,
+    /// Whether the sandbox may write to it.
+    pub(super) writes: bool,
+    pub(super) place: Place,
     pub(super) source: Source,
+    /// Whether the engine mounts it by a path in which a sandbox could put a link.
+    pub(super) is_racy: bool,
+}
+
+/// What a sandbox holds by its mounts.
+pub(super) fn held(directories: &[Watched]) -> Vec<Held> {
+    let held = directories.iter().map(|it| it.place.held(it.writes));
+    held.collect()
 }
 
 /// Where a directory was looked up.
@@ -61,13 +71,20 @@ impl Source {
     fn member(&self) -> &'static str {
         match self {
             Self::Host { sub_path, .. } if sub_path.is_empty() => "host.path",
+            Self::Claim { sub_path, .. } if sub_path.is_empty() => "pvc.claimName",
             Self::Host { .. } | Self::Claim { .. } => "subPath",
         }
     }
 }
 
 impl Watched {
-    fn refused(&self, reason: &str) -> Refused {
+    /// The flag by which execd compares what was mounted.
+    pub(super) fn flag(&self) -> String {
+        let (path, (device, inode)) = (&self.mount_path, self.place.found.identity);
+        format!("{EXPECT_MOUNT}{path}={device}:{inode}")
+    }
+
+    pub(super) fn refused(&self, reason: &str) -> Refused {
         Refused::Volume {
             member: self.source.member(),
             failure: match self.source.member() {
@@ -79,15 +96,12 @@ impl Watched {
     }
 }
 
-/// While it lives, no sandbox starts that could replace a directory which is about to be mounted.
-#[must_use]
-pub(in crate::docker) enum StartTurn<'a> {
-    /// The sandbox neither writes to the host nor mounts what could be replaced.
-    Free,
-    /// It may write to a directory of the host.
-    Writes { _turn: RwLockReadGuard<'a, ()> },
-    /// It mounts a directory that must not be replaced.
-    Alone { _turn: RwLockWriteGuard<'a, ()> },
+/// Reads a flag of execd: where it is to find what.
+pub(super) fn read_flag(flag: &str) -> Option<(String, Identity)> {
+    let (path, identity) = flag.strip_prefix(EXPECT_MOUNT)?.rsplit_once('=')?;
+    let (device, inode) = identity.split_once(':')?;
+    let identity = (device.parse().ok()?, inode.parse().ok()?);
+    Some((path.to_owned(), identity))
 }
 
 impl DockerRuntime {
@@ -97,104 +111,75 @@ impl DockerRuntime {
         Ok((version.major_version, version.minor_version) >= SUB_PATHS_FROM)
     }
 
-    /// Refuses a directory of the host that another sandbox could replace. `id`: the sandbox that is to
-    /// have it.
-    pub(super) async fn check_parents(
+    /// Refuses directories of the host that overlap with those of other sandboxes. `id`: the sandbox that
+    /// is to have them.
+    pub(super) async fn check_overlaps(
         &self,
         id: &SandboxId,
-        watched: &Watched,
-    ) -> Result<(), Refused> {
-        let is_of_host = matches!(watched.source, Source::Host { .. });
-        if !is_of_host || self.config.storage.allow_racy_paths {
+        watched: &[Watched],
+    ) -> Result<(), RuntimeError> {
+        if watched.is_empty() || self.config.storage.allow_racy_paths {
             return Ok(());
         }
-        let list = self
-            .list_labelled(labels::ID, "list what sandboxes have mounted")
-            .await?;
-        let mut others = list.iter().filter(|container| {
-            let labels = container.labels.as_ref();
-            labels.and_then(|labels| labels::Read(labels).id()).as_ref() != Some(id)
+        let others = self.others(id).await?;
+        let refused = watched.iter().find_map(|directory| {
+            let reason = others.refuse(directory)?;
+            Some(directory.refused(reason).of_volume(directory.index))
         });
-        if others.any(|other| writes_above(other, &watched.found.path)) {
-            return Err(watched.refused(
-                "lies below a directory that another sandbox can write to, which could replace it by a \
-                 link: mount one that no sandbox has a directory above, or have the operator accept this \
-                 (storage.allow_racy_paths)",
-            ));
-        }
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
-    /// Looks all directories up again that are mounted by path. The sandbox must be started before the
-    /// turn is dropped.
+    /// Looks all directories of the host up again, directly before the start. Until the create ends, no
+    /// sandbox starts whose directories overlap with them.
     pub(in crate::docker) async fn volumes_at_start(
         &self,
         id: &SandboxId,
         provided: &Provided,
-    ) -> Result<StartTurn<'_>, RuntimeError> {
-        let starts = &self.volumes.starts;
-        let mut of_host = provided.watched.iter().map(|it| &it.source);
-        let turn = if self.config.storage.allow_racy_paths {
-            StartTurn::Free
-        } else if of_host.any(|source| matches!(source, Source::Host { .. })) {
-            StartTurn::Alone {
-                _turn: starts.write().await,
-            }
-        } else if provided.writes_host || !self.config.sandbox_binds.is_empty() {
-            StartTurn::Writes {
-                _turn: starts.read().await,
-            }
-        } else {
-            StartTurn::Free
-        };
-        for watched in &provided.watched {
-            let checked = async {
-                self.check_parents(id, watched).await?;
-                self.look_again(watched).await
-            };
-            let checked = checked.await;
-            checked.map_err(|refused| refused.of_volume(watched.index))?;
+    ) -> Result<(), RuntimeError> {
+        let watched = &provided.watched;
+        let is_accepted = self.config.storage.allow_racy_paths;
+        if !watched.is_empty() && !is_accepted {
+            // Before the list: what starts after it finds this entry.
+            let in_progress = |other: &SandboxId| self.creating.contains(other);
+            let entered = self.volumes.starts.enter(id, watched, in_progress);
+            entered.map_err(|(place, reason)| {
+                let directory = &watched[place];
+                directory.refused(reason).of_volume(directory.index)
+            })?;
+            self.check_overlaps(id, watched).await?;
         }
-        Ok(turn)
+        for directory in watched.iter().filter(|it| it.is_racy || !is_accepted) {
+            let checked = self.look_again(directory).await;
+            checked.map_err(|refused| refused.of_volume(directory.index))?;
+        }
+        Ok(())
     }
 
     async fn look_again(&self, watched: &Watched) -> Result<(), Refused> {
-        let found = match watched.source.clone() {
+        let allowed = self.volumes.allowed.clone();
+        let source = watched.source.clone();
+        let look = move || match source {
             Source::Host { path, sub_path } => {
-                let allowed = self.volumes.allowed.clone();
-                let look = move || {
-                    let again = host_files::find_allowed(&allowed, &path, &sub_path, false);
-                    again.map(|it| it.found)
-                };
-                blocking(look).await
+                let again = host_files::find_allowed(&allowed, &path, &sub_path, false);
+                Place::of(again.map_err(|(_, trouble)| trouble)?.found)
             }
             Source::Claim { root, sub_path } => {
-                let look = move || {
-                    let again = host_files::find_below(&root, &sub_path);
-                    again.map_err(|trouble| (Part::SubPath, trouble))
-                };
-                blocking(look).await
+                Place::of(host_files::find_below(&root, &sub_path)?)
             }
         };
-        match found {
-            Some(Ok(found)) if found == watched.found => Ok(()),
+        let is_accepted = self.config.storage.allow_racy_paths;
+        let is_same = |again: &Place| match is_accepted {
+            true => again.found == watched.place.found,
+            false => *again == watched.place,
+        };
+        match blocking(look).await {
+            Some(Ok(again)) if is_same(&again) => Ok(()),
             None => Err(watched.refused("its file system does not answer")),
             Some(Ok(_) | Err(_)) => Err(watched.refused(
                 "was replaced while the sandbox was created, so it is not what was checked",
             )),
         }
     }
-}
-
-/// Whether a container has a directory above a path, and may write to it.
-fn writes_above(container: &ContainerSummary, path: &Path) -> bool {
-    let mut mounts = container.mounts.iter().flatten();
-    mounts.any(|mount| {
-        let source = mount.source.as_deref().map(Path::new);
-        // An engine that does not say whether a mount is read-only means that it is not.
-        mount.rw != Some(false)
-            && source.is_some_and(|source| path.starts_with(source) && path != source)
-    })
 }
 
 /// Finds the volume whose directory an engine refuses to look up, by its words.
@@ -220,31 +205,20 @@ pub(super) fn blamed(sub_paths: &[(usize, String)], reason: &str) -> Option<Runt
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
-    fn only_write_access_to_a_directory_above_is_a_danger() {
-        for (source, rw, want) in [
-            ("/srv/data", Some(true), true),
-            ("/srv/data", None, true),
-            ("/srv/data", Some(false), false),
-            ("/srv/data/a", Some(true), false),
-            ("/srv/data/a/b", Some(true), false),
-            ("/srv/dat", Some(true), false),
-            ("/", Some(true), true),
+    fn flags_of_execd_are_read_as_they_are_written() {
+        for (flag, want) in [
+            ("--expect-mount=/a=1:2", Some(("/a", (1, 2)))),
+            ("--expect-mount=/a=b=64769:99", Some(("/a=b", (64769, 99)))),
+            ("--expect-mount=/a", None),
+            ("--expect-mount=/a=1:x", None),
+            ("--", None),
         ] {
-            let mount = json!({"Type": "bind", "Source": source, "Destination": "/x", "RW": rw});
-            let container: ContainerSummary =
-                serde_json::from_value(json!({"Mounts": [mount]})).unwrap();
-            let writes = writes_above(&container, Path::new("/srv/data/a"));
-            assert_eq!(writes, want, "{source} {rw:?}");
+            let want = want.map(|(path, identity)| (path.to_owned(), identity));
+            assert_eq!(read_flag(flag), want, "{flag}");
         }
-        assert!(!writes_above(
-            &ContainerSummary::default(),
-            Path::new("/srv")
-        ));
     }
 
     #[test]

@@ -70,6 +70,8 @@ fn refused(failure: VolumeFailure, reason: impl Into<String>) -> Refused {
 pub(super) struct Claimed {
     /// Its directory on the host, if it is one.
     pub(super) directory: Option<String>,
+    /// The directory of the host that it shows, its own or that of its options.
+    pub(super) shows: Option<String>,
     /// Whether this create made it, and it is to go with its last user.
     pub(super) is_managed: bool,
 }
@@ -106,11 +108,13 @@ impl DockerRuntime {
         if is_new {
             info!(sandbox = %origin.id, volume = name, "made a volume");
         }
+        let shows = shown_by(&volume).map(str::to_owned);
         // With options, the engine mounts something there only while a container uses the volume.
         let is_directory = volume.driver == LOCAL && volume.options.is_empty();
         let directory = Some(volume.mountpoint).filter(|it| is_directory && !it.is_empty());
         Ok(Claimed {
             directory,
+            shows,
             is_managed: is_new && claim.delete_on_sandbox_termination,
         })
     }
@@ -225,6 +229,23 @@ impl DockerRuntime {
             && is(labels::SERVER, &self.config.instance)
             && is(labels::TRANSIENT, "true")
     }
+}
+
+/// The directory of the host that a volume shows, if the engine's own driver has it.
+fn shown_by(volume: &Volume) -> Option<&str> {
+    let options = &volume.options;
+    let bind = || {
+        let modes = options.get("o")?;
+        let is_bind = |mode| matches!(mode, "bind" | "rbind");
+        let device = options.get("device")?;
+        modes.split(',').any(is_bind).then_some(device)
+    };
+    let directory = match options.is_empty() {
+        true => Some(&volume.mountpoint),
+        false => bind(),
+    };
+    let directory = directory.filter(|it| volume.driver == LOCAL && !it.is_empty());
+    directory.map(String::as_str)
 }
 
 fn inspect_failed(op: &str, error: &bollard::errors::Error) -> Refused {

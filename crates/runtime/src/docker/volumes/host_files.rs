@@ -43,6 +43,8 @@ pub(super) enum Trouble {
     Link(PathBuf),
     /// A part of it that must be a directory is something else.
     NotADirectory(PathBuf),
+    /// More directories than this are above it.
+    TooDeep(usize),
     /// The kernel refuses an operation.
     Refused {
         op: &'static str,
@@ -61,6 +63,7 @@ impl std::fmt::Display for Trouble {
             ),
             Self::Link(path) => write!(f, "{} is a symbolic link", path.display()),
             Self::NotADirectory(path) => write!(f, "{} is not a directory", path.display()),
+            Self::TooDeep(most) => write!(f, "lies below more than {most} directories"),
             Self::Refused { op, path, error } => {
                 write!(f, "cannot {op} {} on the host: {error}", path.display())
             }
@@ -101,6 +104,10 @@ impl AllowedPaths {
         };
         let outermost = resolved.iter().filter(|(_, at)| !is_below(at));
         Self(outermost.cloned().collect())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Whether a sandbox may get a directory above a path, or below it.

@@ -15,17 +15,21 @@ mod claims;
 mod host_files;
 mod ledger;
 mod ossfs;
+mod others;
+mod places;
 mod provide;
 
 use std::{collections::HashSet, path::PathBuf, time::Duration};
 
 use bollard::models::{ContainerCreateBody, ContainerSummary, HealthConfig, Mount};
 use osb_protocol::SandboxId;
-use tokio::{sync::RwLock, task::spawn_blocking, time::timeout};
+use tokio::{task::spawn_blocking, time::timeout};
 use tracing::warn;
 
 pub(super) use self::ledger::Belongings;
-use self::{below::Watched, host_files::AllowedPaths, ledger::Ledger, ossfs::Ossfs};
+use self::{
+    below::Watched, host_files::AllowedPaths, ledger::Ledger, ossfs::Ossfs, others::Starts,
+};
 use super::{DockerConfig, DockerRuntime, labels, turns::Turns};
 use crate::{RuntimeError, VolumeFailure};
 
@@ -42,8 +46,7 @@ pub(super) struct Volumes {
     buckets: Turns<String>,
     ossfs: Ossfs,
     allowed: AllowedPaths,
-    /// Starts of sandboxes that write to directories of the host, or mount some below others.
-    starts: RwLock<()>,
+    starts: Starts,
 }
 
 impl Volumes {
@@ -55,7 +58,7 @@ impl Volumes {
             buckets: Turns::default(),
             ossfs: Ossfs::new(&config.storage, &config.instance, allowed.clone()),
             allowed,
-            starts: RwLock::default(),
+            starts: Starts::default(),
         }
     }
 }
@@ -68,32 +71,28 @@ pub(super) struct Provided {
     /// Volumes that this create made and that go with their last user.
     managed: Vec<String>,
     buckets: Vec<PathBuf>,
-    /// What is mounted by path and could be replaced before.
+    /// Directories of the host.
     watched: Vec<Watched>,
     /// Directories of volumes that the engine looks up, with the place of each volume in the request.
     sub_paths: Vec<(usize, String)>,
-    /// Whether the sandbox may write to a directory of the host.
-    writes_host: bool,
 }
 
 impl Provided {
     /// Adds the mounts and their labels to the create request of the main container. execd starts nothing
     /// if another directory was mounted.
-    pub(super) fn attach(&self, body: &mut ContainerCreateBody) {
+    pub(super) fn attach(&self, id: &SandboxId, body: &mut ContainerCreateBody) {
         if self.mounts.is_empty() {
             return;
         }
-        if !self.watched.is_empty() {
+        let racy = self.watched.iter().filter(|watched| watched.is_racy);
+        let flags: Vec<String> = racy.map(Watched::flag).collect();
+        if !flags.is_empty() {
             // The engine would run the image's check beside execd, perhaps before execd has looked.
             body.healthcheck = Some(HealthConfig {
                 test: Some(vec!["NONE".to_owned()]),
                 ..HealthConfig::default()
             });
         }
-        let flags = self.watched.iter().map(|watched| {
-            let (path, (device, inode)) = (&watched.mount_path, watched.found.identity);
-            format!("--expect-mount={path}={device}:{inode}")
-        });
         if let Some(init) = &mut body.entrypoint {
             // Before the mark that ends the flags.
             let end = init.len().saturating_sub(1);
@@ -103,6 +102,10 @@ impl Provided {
         host.mounts = Some(self.mounts.clone());
         let (buckets, labels) = (&self.buckets, body.labels.get_or_insert_default());
         labels::put_volumes(labels, &self.claims, &self.managed, buckets);
+        if !self.watched.is_empty() {
+            let held = below::held(&self.watched);
+            labels.insert(labels::HELD.to_owned(), places::note(id, held));
+        }
     }
 
     /// The volume of the request that an engine's words about a failed start are about.

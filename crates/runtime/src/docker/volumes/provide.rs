@@ -1,6 +1,6 @@
 //! What a create needs of its volumes: each is found or made, and becomes a mount.
 
-use std::path::PathBuf;
+use std::{fs, path::PathBuf};
 
 use bollard::models::{Mount, MountType, MountVolumeOptions};
 use osb_protocol::lifecycle::{ClaimVolume, HostVolume, OssfsVolume, Volume};
@@ -12,6 +12,7 @@ use super::{
     blocking, claims,
     host_files::{self, Allowed, Found, Part, Trouble},
     ossfs::Refusal,
+    places::Place,
 };
 use crate::{CreateSpec, RuntimeError, VolumeFailure, docker::DockerRuntime};
 
@@ -29,6 +30,7 @@ impl DockerRuntime {
                 .await;
             added.map_err(|refused| refused.of_volume(index))?;
         }
+        self.check_overlaps(spec.id(), &provided.watched).await?;
         Ok(provided)
     }
 
@@ -43,8 +45,8 @@ impl DockerRuntime {
         let sub_path = host_files::parts_of(sub_path).ok_or_else(|| {
             Refused::sub_path(VolumeFailure::SubPath, "must be a relative path without ..")
         })?;
-        let racy = if let Some(host) = &volume.host {
-            self.provide_host(volume, host, sub_path, provided).await?
+        let watched = if let Some(host) = &volume.host {
+            Some(self.provide_host(volume, host, sub_path, provided).await?)
         } else if let Some(claim) = &volume.pvc {
             let place = (index, sub_path);
             self.provide_claim(spec, volume, claim, place, provided)
@@ -57,40 +59,34 @@ impl DockerRuntime {
             // Validation demands one of them.
             None
         };
-        let Some((found, source)) = racy else {
-            return Ok(());
-        };
-        provided.mounts.push(bind(volume, &found));
-        let watched = Watched {
+        let watched = watched.map(|(place, source, is_racy)| Watched {
             index,
             mount_path: volume.mount_path.clone(),
-            found,
+            writes: !volume.read_only,
+            place,
             source,
-        };
-        self.check_parents(spec.id(), &watched).await?;
-        provided.watched.push(watched);
+            is_racy,
+        });
+        provided.watched.extend(watched);
         Ok(())
     }
 
-    /// Finds a directory of the host. Returns it if a sandbox could replace it.
+    /// Finds a directory of the host.
     async fn provide_host(
         &self,
         volume: &Volume,
         host: &HostVolume,
         sub_path: Vec<String>,
         provided: &mut Provided,
-    ) -> Result<Option<(Found, Source)>, Refused> {
-        let Allowed { found, is_below } = self.host_directory(&host.path, sub_path.clone()).await?;
-        provided.writes_host |= !volume.read_only;
-        if !is_below {
-            provided.mounts.push(bind(volume, &found));
-            return Ok(None);
-        }
+    ) -> Result<(Place, Source, bool), Refused> {
         let path = PathBuf::from(&host.path);
-        Ok(Some((found, Source::Host { path, sub_path })))
+        let (place, is_below) = self.host_directory(path.clone(), sub_path.clone()).await?;
+        provided.mounts.push(bind(volume, &place.found));
+        Ok((place, Source::Host { path, sub_path }, is_below))
     }
 
-    /// Finds or makes a named volume. Returns the directory of it that an older engine is to mount.
+    /// Finds or makes a named volume. Returns the directory of it that an older engine is to mount, or that
+    /// sandboxes may get as one of the host, too.
     async fn provide_claim(
         &self,
         spec: &CreateSpec,
@@ -98,7 +94,7 @@ impl DockerRuntime {
         claim: &ClaimVolume,
         (index, sub_path): (usize, Vec<String>),
         provided: &mut Provided,
-    ) -> Result<Option<(Found, Source)>, Refused> {
+    ) -> Result<Option<(Place, Source, bool)>, Refused> {
         let name = claims::name_of(spec.origin.tenant.as_deref(), &claim.claim_name)?;
         let turn = self.volumes.claims.of(&name);
         let turn = turn.lock().await;
@@ -125,7 +121,10 @@ impl DockerRuntime {
         }
         if sub_path.is_empty() {
             provided.mounts.push(mount(volume, MountType::VOLUME, name));
-            return Ok(None);
+            return match claimed.shows.map(PathBuf::from) {
+                Some(root) => self.watch_claim(root, sub_path).await,
+                None => Ok(None),
+            };
         }
         let Some(directory) = claimed.directory else {
             let reason = "needs a volume of the driver local without options, which is a directory of the host";
@@ -133,10 +132,11 @@ impl DockerRuntime {
         };
         let root = PathBuf::from(directory);
         if !self.has_sub_paths()? {
-            let found = self.racy_directory(root.clone(), sub_path.clone()).await?;
-            return Ok(Some((found, Source::Claim { root, sub_path })));
+            let place = self.racy_directory(root.clone(), sub_path.clone()).await?;
+            provided.mounts.push(bind(volume, &place.found));
+            return Ok(Some((place, Source::Claim { root, sub_path }, true)));
         }
-        self.make_directory(root, &sub_path).await?;
+        self.make_directory(root.clone(), &sub_path).await?;
         let path = sub_path.join("/");
         provided.sub_paths.push((index, path.clone()));
         let mut mount = mount(volume, MountType::VOLUME, name);
@@ -147,7 +147,35 @@ impl DockerRuntime {
             ..MountVolumeOptions::default()
         });
         provided.mounts.push(mount);
-        Ok(None)
+        self.watch_claim(root, sub_path).await
+    }
+
+    /// Looks at the directory of a named volume, if sandboxes may get it, or one above or below it, as a
+    /// directory of the host.
+    async fn watch_claim(
+        &self,
+        root: PathBuf,
+        sub_path: Vec<String>,
+    ) -> Result<Option<(Place, Source, bool)>, Refused> {
+        let allowed = &self.volumes.allowed;
+        if !self.config.storage.sees_host || allowed.is_empty() {
+            return Ok(None);
+        }
+        let path = root.clone();
+        let real = blocking(move || fs::canonicalize(path)).await;
+        let root = real.and_then(Result::ok).unwrap_or(root);
+        if !allowed.touch(&root) {
+            return Ok(None);
+        }
+        match self.claim_directory(root.clone(), sub_path.clone()).await? {
+            Ok(place) => Ok(Some((place, Source::Claim { root, sub_path }, false))),
+            // Nor does this process find it as a directory of the host.
+            Err(trouble @ Trouble::Refused { .. }) => {
+                debug!(%trouble, "leaving the directory of a volume to the engine");
+                Ok(None)
+            }
+            Err(trouble) => Err(in_claim(&trouble)),
+        }
     }
 
     /// Mounts a bucket, or a directory of it.
@@ -185,16 +213,28 @@ impl DockerRuntime {
         Ok(())
     }
 
-    /// Finds a directory of the host in an allowed one.
-    async fn host_directory(&self, path: &str, sub_path: Vec<String>) -> Result<Allowed, Refused> {
+    /// Finds a directory of the host in an allowed one, and whether it lies below that.
+    async fn host_directory(
+        &self,
+        wanted: PathBuf,
+        sub_path: Vec<String>,
+    ) -> Result<(Place, bool), Refused> {
         if !self.config.storage.sees_host {
             return Err(unseen("host.path", VolumeFailure::HostPathNotAllowed));
         }
         let allowed = self.volumes.allowed.clone();
-        let wanted = PathBuf::from(path);
         // Other runtimes than the engine's own number directories anew, so execd cannot compare them.
         let only_itself = self.config.secure_runtime.is_some();
-        let look = move || host_files::find_allowed(&allowed, &wanted, &sub_path, only_itself);
+        let look = move || {
+            let found = host_files::find_allowed(&allowed, &wanted, &sub_path, only_itself);
+            let Allowed { found, is_below } = found?;
+            let part = match sub_path.is_empty() {
+                true => Part::Root,
+                false => Part::SubPath,
+            };
+            let place = Place::of(found).map_err(|trouble| (part, trouble))?;
+            Ok((place, is_below))
+        };
         let found = blocking(look).await.ok_or_else(|| Refused::Volume {
             member: "host.path",
             failure: VolumeFailure::HostPathCreate,
@@ -236,7 +276,7 @@ impl DockerRuntime {
     }
 
     /// Finds a directory of a named volume for an engine that mounts it by path.
-    async fn racy_directory(&self, root: PathBuf, sub_path: Vec<String>) -> Result<Found, Refused> {
+    async fn racy_directory(&self, root: PathBuf, sub_path: Vec<String>) -> Result<Place, Refused> {
         let storage = &self.config.storage;
         if !storage.allow_racy_paths || self.config.secure_runtime.is_some() {
             let reason = "this engine mounts it by path, so a sandbox that uses the volume could replace it \
@@ -255,8 +295,8 @@ impl DockerRuntime {
         &self,
         root: PathBuf,
         sub_path: Vec<String>,
-    ) -> Result<Result<Found, Trouble>, Refused> {
-        let look = move || host_files::find_below(&root, &sub_path);
+    ) -> Result<Result<Place, Trouble>, Refused> {
+        let look = move || Place::of(host_files::find_below(&root, &sub_path)?);
         blocking(look).await.ok_or_else(|| {
             Refused::sub_path(
                 VolumeFailure::ClaimInspect,
@@ -270,9 +310,11 @@ impl DockerRuntime {
 fn in_claim(trouble: &Trouble) -> Refused {
     let failure = match trouble {
         Trouble::Refused { .. } => VolumeFailure::ClaimInspect,
-        Trouble::Outside | Trouble::Below | Trouble::Link(_) | Trouble::NotADirectory(_) => {
-            VolumeFailure::SubPath
-        }
+        Trouble::Outside
+        | Trouble::Below
+        | Trouble::Link(_)
+        | Trouble::NotADirectory(_)
+        | Trouble::TooDeep(_) => VolumeFailure::SubPath,
     };
     Refused::sub_path(failure, trouble.to_string())
 }

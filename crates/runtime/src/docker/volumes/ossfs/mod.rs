@@ -15,7 +15,7 @@
 //! in progress ([`super::ledger`]). A record is written before its mount is made and removed after it has
 //! ended, so a crash at any point leaves a record that the sweep finds.
 
-mod mount_table;
+pub(super) mod mount_table;
 mod program;
 mod records;
 
@@ -35,7 +35,7 @@ use tokio::{task::spawn_blocking, time::timeout};
 use tracing::{info, warn};
 
 use self::{
-    mount_table::MountTable,
+    mount_table::{MOUNT_TABLE, MountTable},
     program::Programs,
     records::{Record, Records},
 };
@@ -48,8 +48,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const PLACES: usize = 256;
 /// Folder of the mounts of directories. No bucket can have this name.
 const PATHS: &str = ".paths";
-/// The kernel's table of mounts.
-const MOUNT_TABLE: &str = "/proc/self/mountinfo";
 
 /// Mounts buckets.
 #[derive(Debug)]

@@ -7,6 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// The kernel's file.
+pub(in crate::docker::volumes) const MOUNT_TABLE: &str = "/proc/self/mountinfo";
+
 /// Where a mount that is made below another one becomes visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Propagation {
@@ -21,6 +24,9 @@ enum Propagation {
 /// A mount.
 #[derive(Debug)]
 struct MountPoint {
+    /// Number of the file system, and the directory of it that is mounted.
+    device: Vec<u8>,
+    root: PathBuf,
     path: PathBuf,
     propagation: Propagation,
     kind: String,
@@ -28,10 +34,10 @@ struct MountPoint {
 
 /// All mounts of this process's namespace, later ones on top of earlier ones.
 #[derive(Debug)]
-pub(super) struct MountTable(Vec<MountPoint>);
+pub(in crate::docker::volumes) struct MountTable(Vec<MountPoint>);
 
 impl MountTable {
-    pub(super) fn read(file: &Path) -> io::Result<Self> {
+    pub(in crate::docker::volumes) fn read(file: &Path) -> io::Result<Self> {
         let text = fs::read(file)?;
         let lines = text.split(|byte| *byte == b'\n');
         Ok(Self(lines.filter_map(parse_line).collect()))
@@ -57,28 +63,52 @@ impl MountTable {
     /// Whether a mount that this process makes at a path is visible to the engine. `in_container`: the
     /// process has a mount namespace of its own in any case.
     pub(super) fn reaches_host(&self, path: &Path, in_container: bool) -> bool {
-        let under = self.0.iter().filter(|mount| path.starts_with(&mount.path));
-        // Of two at one place, the later is on top.
-        let mut top: Option<&MountPoint> = None;
-        for mount in under {
-            let is_lower =
-                |top: &MountPoint| mount.path.as_os_str().len() < top.path.as_os_str().len();
-            if !top.is_some_and(is_lower) {
-                top = Some(mount);
-            }
-        }
-        match top.map(|mount| mount.propagation) {
+        match self.over(path).map(|mount| mount.propagation) {
             Some(Propagation::Shared) => true,
             Some(Propagation::Follows) => false,
             Some(Propagation::Private) | None => !in_container,
         }
+    }
+
+    /// Other paths of a file or directory, by mounts that show the same file system. Another mount may
+    /// cover them.
+    pub(in crate::docker::volumes) fn aliases(&self, path: &Path) -> Vec<PathBuf> {
+        let Some(over) = self.over(path) else {
+            return Vec::new();
+        };
+        let Ok(below) = path.strip_prefix(&over.path) else {
+            return Vec::new();
+        };
+        let inside = over.root.join(below);
+        let same = self.0.iter().filter(|mount| mount.device == over.device);
+        let paths = same.filter_map(|mount| {
+            let below = inside.strip_prefix(&mount.root).ok()?;
+            Some(mount.path.join(below))
+        });
+        paths.filter(|alias| alias != path).collect()
+    }
+
+    /// The mount that a path is on.
+    fn over(&self, path: &Path) -> Option<&MountPoint> {
+        let mut top: Option<&MountPoint> = None;
+        for mount in self.0.iter().filter(|mount| path.starts_with(&mount.path)) {
+            let is_lower =
+                |top: &MountPoint| mount.path.as_os_str().len() < top.path.as_os_str().len();
+            // Of two at one place, the later is on top.
+            if !top.is_some_and(is_lower) {
+                top = Some(mount);
+            }
+        }
+        top
     }
 }
 
 /// Parses `36 35 98:0 /root /point options [optional fields] - kind source options`.
 fn parse_line(line: &[u8]) -> Option<MountPoint> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let path = PathBuf::from(OsString::from_vec(unescape(fields.nth(4)?)));
+    let device = fields.nth(2)?.to_vec();
+    let mut path = || Some(PathBuf::from(OsString::from_vec(unescape(fields.next()?))));
+    let (root, path) = (path()?, path()?);
     let _options = fields.next()?;
     let mut propagation = Propagation::Private;
     loop {
@@ -93,6 +123,8 @@ fn parse_line(line: &[u8]) -> Option<MountPoint> {
         }
     }
     Some(MountPoint {
+        device,
+        root,
         path,
         propagation,
         kind: String::from_utf8_lossy(fields.next()?).into_owned(),
@@ -147,6 +179,32 @@ broken line
         assert!(table.has(bucket) && table.has(inner) && !table.has(Path::new("/srv/oss")));
         assert!(table.has_program(bucket) && !table.has_program(Path::new("/srv")));
         assert!(table.has_below(bucket) && !table.has_below(inner));
+    }
+
+    #[test]
+    fn a_directory_is_found_at_all_places_that_show_its_file_system() {
+        let text = "\
+22 1 8:1 / / rw shared:1 - ext4 /dev/vda rw
+30 22 8:1 /srv/a/sub /mnt/b rw shared:1 - ext4 /dev/vda rw
+31 22 8:2 / /mnt/other rw - ext4 /dev/vdb rw
+32 22 8:2 /x /mnt/x\\040y rw - ext4 /dev/vdb rw
+";
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mountinfo");
+        fs::write(&file, text).unwrap();
+        let table = MountTable::read(&file).unwrap();
+        for (path, want) in [
+            ("/mnt/b/deep", &["/srv/a/sub/deep"][..]),
+            ("/mnt/b", &["/srv/a/sub"]),
+            ("/srv/a/sub/deep", &["/mnt/b/deep"]),
+            ("/srv/a", &[]),
+            ("/mnt/other/x", &["/mnt/x y"]),
+            ("/mnt/x y/z", &["/mnt/other/x/z"]),
+            ("/mnt/other", &[]),
+        ] {
+            let want: Vec<PathBuf> = want.iter().map(PathBuf::from).collect();
+            assert_eq!(table.aliases(Path::new(path)), want, "{path}");
+        }
     }
 
     #[test]
