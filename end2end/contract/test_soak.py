@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 import httpx
-import pytest
 
 from conftest import Api, Box
 from second_server import server  # noqa: F401

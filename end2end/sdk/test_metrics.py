@@ -29,27 +29,26 @@ def test_memory_in_use_is_seen(box):
 
 
 def used_by(box, process):
-    """Processor time of a process, as the kernel counts it: in hundredths of a second."""
+    """Seconds of processor time of a process, which the kernel counts in hundredths."""
     user, system = box.commands.run(f"cut -d ' ' -f 14,15 /proc/{process}/stat").text.split()
     return (int(user) + int(system)) / 100
 
 
 def test_a_busy_processor_is_seen(box):
-    """On a busy machine the kernel gives less time to the sandbox than it may have."""
+    """The metric is what the kernel gave to a loop, which is little on a busy machine."""
     execution = box.commands.run("echo $$; while :; do :; done", opts=RunCommandOpts(background=True))
     try:
-        read = lambda: box.commands.get_background_command_logs(execution.id).content  # noqa: E731
-        process = wait_until("the loop runs", lambda: read().strip())
+        logs = lambda: box.commands.get_background_command_logs(execution.id).content  # noqa: E731
+        process = wait_until("the loop runs", lambda: logs().strip())
         begun, before = time.monotonic(), used_by(box, process)
 
         def is_seen():
             share = box.get_metrics().cpu_used_percentage
-            counted = used_by(box, process) - before
+            used = used_by(box, process) - before
             possible = (time.monotonic() - begun) * int(RESOURCES["cpu"].removesuffix("m")) / 1000
-            # The metric is that of the last seconds, and may include some before the loop.
-            return counted > 0.1 and share >= 50 * counted / possible and (share, counted, possible)
+            # The metric is that of the last seconds, and includes some before the loop at first.
+            return used > 0.2 and share <= 100 and 0.5 < share / (100 * used / possible) < 1.5
 
-        share, counted, possible = wait_until("the processor is busy", is_seen)
-        assert 0 < share <= 100, (share, counted, possible)
+        wait_until("the metric is what the loop uses", is_seen)
     finally:
         box.commands.interrupt(execution.id)
