@@ -407,13 +407,14 @@ impl Cause {
             }
             RuntimeError::ImagePull { fault, .. } => Self::of_pull(*fault),
             RuntimeError::ExecdSilent { .. } => Some(Self::ExecdSilent),
-            RuntimeError::Refused { reason, .. }
-            | RuntimeError::Start { reason, .. }
-            | RuntimeError::Remove { reason, .. }
+            RuntimeError::Refused { reason, .. } | RuntimeError::Start { reason, .. } => {
+                reason.cause()
+            }
+            RuntimeError::Build { reason, .. } => Self::of_build(reason),
+            RuntimeError::Remove { reason, .. }
             | RuntimeError::Pause { reason, .. }
             | RuntimeError::Resume { reason, .. }
             | RuntimeError::Capture { reason, .. }
-            | RuntimeError::Build { reason, .. }
             | RuntimeError::Other { reason, .. } => Self::of_message(reason),
             // Its text says what to do.
             RuntimeError::Volume { .. }
@@ -430,14 +431,27 @@ impl Cause {
         }
     }
 
-    /// Recognises the cause by a message of the engine or the kernel.
-    fn of_message(message: &str) -> Option<Self> {
+    /// Recognises the cause by a message of the engine or the kernel, without texts of a client.
+    pub(crate) fn of_message(message: &str) -> Option<Self> {
         let message = without_program(&message.to_lowercase());
         if message.contains("network ") && message.contains("not found") {
             return Some(Self::NoNetwork);
         }
         let row = TABLE.iter().find(|row| row.matches(&message));
         row.map(|row| row.cause)
+    }
+
+    /// Recognises the cause of a failed build. A message about a line of the recipe has its words.
+    fn of_build(message: &str) -> Option<Self> {
+        const OF_RECIPE: [&str; 4] = [
+            "the command '",
+            "dockerfile parse error",
+            "failed to parse",
+            "process \"",
+        ];
+        let lower = message.to_lowercase();
+        let is_of_recipe = OF_RECIPE.iter().any(|words| lower.starts_with(words));
+        (!is_of_recipe).then(|| Self::of_message(message)).flatten()
     }
 
     fn of_pull(fault: PullFault) -> Option<Self> {
@@ -452,6 +466,12 @@ impl Cause {
             PullFault::TimedOut => Some(Self::PullStalled),
             PullFault::Other => None,
         }
+    }
+
+    /// Every part of a message that reveals a cause.
+    #[cfg(test)]
+    pub(crate) fn patterns() -> impl Iterator<Item = &'static str> {
+        TABLE.iter().flat_map(|row| row.patterns).copied()
     }
 
     /// Recognises why an entry point ended with this exit status.

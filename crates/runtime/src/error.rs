@@ -2,7 +2,7 @@
 
 use osb_protocol::{Feature, SandboxId};
 
-use crate::{PullFault, SecureKind, VolumeFailure};
+use crate::{PullFault, Reason, SecureKind, VolumeFailure};
 
 /// A boxed source.
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -35,7 +35,7 @@ pub enum RuntimeError {
         /// Name of the back end.
         runtime: &'static str,
         /// Message of the engine.
-        reason: String,
+        reason: Reason,
     },
     /// A configured network does not exist.
     #[error("network {0} does not exist")]
@@ -65,7 +65,7 @@ pub enum RuntimeError {
         /// The sandbox.
         id: SandboxId,
         /// Message of the engine.
-        reason: String,
+        reason: Reason,
     },
     /// execd of a sandbox does not answer, or not yet.
     #[error("execd of sandbox {id} does not answer: {reason}")]

@@ -26,6 +26,7 @@ mod power;
 mod prepared;
 mod pull_fault;
 mod reach;
+mod reason;
 mod role;
 mod secure;
 pub mod sim;
@@ -53,6 +54,7 @@ pub use power::{
 pub use prepared::{Prepared, WarmSidecars};
 pub use pull_fault::PullFault;
 pub use reach::{NoRoute, Reach, Viewpoint};
+pub use reason::Reason;
 pub use role::Role;
 pub use secure::{SecureKind, SecureRuntime};
 pub use spec::{Amendment, CreateSpec, KeptBy, NetworkPolicy, Progress, SERVER_VARIABLES, Stage};

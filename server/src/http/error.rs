@@ -476,7 +476,7 @@ mod tests {
             (
                 RuntimeError::Start {
                     id: id(),
-                    reason: words(),
+                    reason: words().into(),
                 }
                 .into(),
                 500,
@@ -485,7 +485,7 @@ mod tests {
             (
                 RuntimeError::Refused {
                     runtime: docker,
-                    reason: words(),
+                    reason: words().into(),
                 }
                 .into(),
                 400,

@@ -3,6 +3,8 @@
 //! Nothing is checked in advance: a missing image, a missing network and a taken port show as errors
 //! of the create and start calls, which are then handled and retried.
 
+mod failure;
+
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
@@ -17,13 +19,14 @@ use bollard::{
 };
 use tracing::{debug, warn};
 
+use self::failure::{Failure, NotStarted};
 use super::{
-    DockerRuntime, KIND, container,
-    egress::{self, EgressPlan},
+    DockerRuntime, container,
+    egress::EgressPlan,
     engine::bounded,
-    error, group,
+    error, execd_volume, group,
     group::Member,
-    image, labels, names, network, ports,
+    image, labels, names, network,
     ports::Reserved,
     pull::{self, PullRequest},
     volumes::Provided,
@@ -33,8 +36,6 @@ use crate::{CreateSpec, Observed, Ports, Progress, Role, RuntimeError, Stage};
 
 /// Most attempts to start a sandbox when another process takes its port or removes execd's volume.
 const ATTEMPTS: usize = 3;
-/// Words of an engine without a driver for the requested devices.
-const NO_DEVICE_DRIVER: &str = "could not select device driver";
 
 impl DockerRuntime {
     pub(super) async fn create_sandbox(
@@ -75,10 +76,10 @@ impl DockerRuntime {
             progress,
             image_reported: Arc::default(),
         };
-        let mut attempt = 1;
+        let (mut attempt, mut has_ipv6) = (1, true);
         loop {
             let execd = self.execd.generation().await;
-            let failure = match Box::pin(self.create_once(spec, &staged)).await {
+            let failure = match Box::pin(self.create_once(spec, &staged, has_ipv6)).await {
                 Ok(observed) => return Ok(observed),
                 Err(failure) => failure,
             };
@@ -89,21 +90,25 @@ impl DockerRuntime {
                 return Err(failure.into_error(spec));
             }
             match failure {
-                Failure::PortTaken(reason) if attempt < ATTEMPTS => {
+                Failure::PortTaken(message) if attempt < ATTEMPTS => {
+                    let reason = message.text();
                     debug!(sandbox = %spec.origin.id, reason, "the port is taken, trying others");
                 }
-                Failure::NoExecd(reason) if attempt < ATTEMPTS => {
-                    debug!(sandbox = %spec.origin.id, reason, "execd is missing, refilling its volume");
+                Failure::MainStart(message) if attempt < ATTEMPTS => {
                     let docker = self.docker()?;
+                    let is_blamed = message.own_words().contains(execd_volume::EXECD);
+                    let is_lost = self.execd.is_lost(docker, staged.image, execd, is_blamed);
+                    if !is_lost.await {
+                        return Err(Failure::MainStart(message).into_error(spec));
+                    }
+                    let reason = message.text();
+                    debug!(sandbox = %spec.origin.id, reason, "execd is missing, refilling its volume");
                     self.execd.refill(docker, staged.image, execd).await?;
                 }
-                Failure::Start(reason)
-                    if attempt < ATTEMPTS
-                        && spec.network_policy.is_some()
-                        && egress::lacks_ipv6(&reason) =>
-                {
+                Failure::NoIpv6(message) if attempt < ATTEMPTS && has_ipv6 => {
+                    let reason = message.text();
                     debug!(sandbox = %spec.origin.id, reason, "the engine's kernel has no IPv6");
-                    self.lose_ipv6();
+                    has_ipv6 = false;
                 }
                 Failure::WarmSidecar(reason) if attempt < ATTEMPTS => {
                     warn!(sandbox = %spec.origin.id, reason, "the warm sidecar is of no use, starting another");
@@ -119,6 +124,7 @@ impl DockerRuntime {
         &self,
         spec: &CreateSpec,
         staged: &Staged<'_>,
+        has_ipv6: bool,
     ) -> Result<Observed, Failure> {
         if !self.execd.is_ready() {
             self.provide_execd(spec, staged).await?;
@@ -128,7 +134,12 @@ impl DockerRuntime {
             Some(warm) => (warm.ports(), Vec::new()),
             None => self.reserve_ports(spec).await?,
         };
-        let sidecar = self.sidecar_of(spec)?;
+        let mut sidecar = self.sidecar_of(spec)?;
+        if let Some(sidecar) = &mut sidecar
+            && !has_ipv6
+        {
+            sidecar.without_ipv6_settings();
+        }
         let bind = self.execd.bind();
         let log = self.log_config().await?;
         let mut main = container::body(
@@ -199,7 +210,8 @@ impl DockerRuntime {
                     warm.claim(rules).await.map_err(Failure::WarmSidecar)
                 }
                 (Guard::Cold(sidecar), Some(container)) => {
-                    self.start_container(container).await?;
+                    let started = self.start_container(container).await;
+                    started.map_err(|refused| refused.of_sidecar(spec))?;
                     let (egress, port) = (sidecar.egress(), sidecar.port());
                     self.await_rules(spec.id(), container, egress, port).await?;
                     Ok(())
@@ -225,9 +237,10 @@ impl DockerRuntime {
             return Ok(String::new());
         };
         for container in &made {
-            self.start_container(container).await?;
+            let started = self.start_container(container).await;
+            started.map_err(|refused| refused.of_member(spec))?;
         }
-        self.start_main(spec, &main, staged.volumes).await?;
+        self.start_main(spec, &main, staged).await?;
         Ok(main)
     }
 
@@ -236,16 +249,19 @@ impl DockerRuntime {
         &self,
         spec: &CreateSpec,
         container: &str,
-        volumes: &Provided,
+        staged: &Staged<'_>,
     ) -> Result<(), Failure> {
-        self.volumes_at_start(spec.id(), volumes).await?;
-        match self.start_container(container).await {
-            Err(Failure::Start(reason)) => Err(match volumes.blamed(&reason) {
-                Some(error) => Failure::Runtime(error),
-                None => Failure::Start(reason),
-            }),
-            started => started,
-        }
+        self.volumes_at_start(spec.id(), staged.volumes).await?;
+        let started = self.start_container(container).await;
+        started.map_err(|refused| match refused.of_member(spec) {
+            Failure::Start(message) => {
+                match staged.volumes.blamed(message.own_words(), message.text()) {
+                    Some(error) => Failure::Runtime(error),
+                    None => Failure::MainStart(message),
+                }
+            }
+            failure => failure,
+        })
     }
 
     /// Creates a member of a group, in the network of the container that owns it.
@@ -390,10 +406,11 @@ impl DockerRuntime {
                 Role::Main => self.pull_missing(spec, staged, &error).await?,
                 Role::Egress => self.pull_sidecar(&body, staged).await?,
             },
-            Err(error) => return Err(Failure::from_create(error)),
+            Err(error) => return Err(Failure::of_create(&error, spec)),
         }
         staged.report_image(role);
-        let made = create().await.map_err(Failure::from_create)?;
+        let made = create().await;
+        let made = made.map_err(|error| Failure::of_create(&error, spec))?;
         Ok(made.id)
     }
 
@@ -420,7 +437,7 @@ impl DockerRuntime {
         self.pull_image(request, staged).await
     }
 
-    async fn start_container(&self, container: &str) -> Result<(), Failure> {
+    async fn start_container(&self, container: &str) -> Result<(), NotStarted> {
         let docker = self.docker()?;
         let start = || {
             let started = docker.start_container(container, None::<StartContainerOptions>);
@@ -431,16 +448,18 @@ impl DockerRuntime {
         };
         if network::is_lacking(&error) {
             self.network.recreate(self.docker()?).await?;
-            return start().await.map_err(Failure::from_start);
+            return start().await.map_err(NotStarted::Engine);
         }
-        Err(Failure::from_start(error))
+        Err(NotStarted::Engine(error))
     }
 }
 
 /// Whether the engine warns that the image is for another platform than its own.
 fn is_foreign(warnings: &[String]) -> bool {
     let mut warnings = warnings.iter();
-    warnings.any(|text| text.contains("platform") && text.contains("does not match"))
+    warnings.any(|text| {
+        text.starts_with("The requested image's platform (") && text.contains("does not match")
+    })
 }
 
 /// Removes a container that was created just now and is not recorded yet.
@@ -493,73 +512,6 @@ impl Staged<'_> {
     }
 }
 
-/// Why an attempt failed.
-enum Failure {
-    /// Another process has taken the port.
-    PortTaken(String),
-    /// The execd volume is empty or gone.
-    NoExecd(String),
-    /// The engine has no driver for the devices that the request asks for.
-    NoGpu(String),
-    /// The warm sidecar cannot be used.
-    WarmSidecar(String),
-    /// The engine cannot start the container.
-    Start(String),
-    /// The engine refuses the request.
-    Refused(String),
-    /// An error of another operation.
-    Runtime(RuntimeError),
-}
-
-impl From<RuntimeError> for Failure {
-    fn from(error: RuntimeError) -> Self {
-        Self::Runtime(error)
-    }
-}
-
-impl Failure {
-    fn from_create(error: bollard::errors::Error) -> Self {
-        let reason = error::reason(&error);
-        match (error::unavailable(&error), error::status(&error)) {
-            (Some(unavailable), _) => Self::Runtime(unavailable),
-            (None, Some(400)) => Self::Refused(reason),
-            _ => Self::Start(reason),
-        }
-    }
-
-    fn from_start(error: bollard::errors::Error) -> Self {
-        let reason = error::reason(&error);
-        match error::unavailable(&error) {
-            Some(unavailable) => Self::Runtime(unavailable),
-            None if ports::is_conflict(&reason) => Self::PortTaken(reason),
-            None if reason.contains(super::execd_volume::EXECD) => Self::NoExecd(reason),
-            None if reason.contains(NO_DEVICE_DRIVER) => Self::NoGpu(reason),
-            None => Self::Start(reason),
-        }
-    }
-
-    fn into_error(self, spec: &CreateSpec) -> RuntimeError {
-        match self {
-            Self::PortTaken(reason)
-            | Self::NoExecd(reason)
-            | Self::WarmSidecar(reason)
-            | Self::Start(reason) => RuntimeError::Start {
-                id: spec.origin.id.clone(),
-                reason,
-            },
-            Self::NoGpu(reason) => RuntimeError::Start {
-                id: spec.origin.id.clone(),
-                reason: format!("resourceLimits.gpu: the engine has no GPU runtime: {reason}"),
-            },
-            Self::Refused(reason) => RuntimeError::Refused {
-                runtime: KIND,
-                reason,
-            },
-            Self::Runtime(error) => error,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicUsize;
@@ -584,6 +536,14 @@ mod tests {
     async fn execd_may_be_missing_more_than_once() {
         let starts = AtomicUsize::new(0);
         let engine = FakeEngine::start(move |request| {
+            if request.starts_with("GET /volumes/") {
+                // The engine made it for the container.
+                let volume = json!({
+                    "Name": "v", "Driver": "local", "Mountpoint": "/v", "Scope": "local",
+                    "Labels": null, "Options": null,
+                });
+                return (200, volume.to_string());
+            }
             if request.ends_with("/start") {
                 let reason = format!("exec: \"{EXECD}\": no such file or directory");
                 return match starts.fetch_add(1, Ordering::Relaxed) {

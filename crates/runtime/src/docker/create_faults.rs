@@ -55,13 +55,26 @@ impl Fault {
 struct Contents {
     has_network: bool,
     has_image: bool,
+    /// Whether the image declares volumes.
+    declares_volumes: bool,
     /// Names of containers, by id.
     containers: BTreeMap<String, String>,
     made: usize,
+    /// The server's build of execd.
+    build: String,
     faults: Vec<(Fault, usize)>,
 }
 
 impl Contents {
+    /// execd's volume, as the server filled it.
+    fn volume(&self) -> Value {
+        let labels = json!({labels::EXECD_BUILD: self.build});
+        json!({
+            "Name": "v", "Driver": "local", "Mountpoint": "/v", "Scope": "local",
+            "Labels": labels, "Options": null,
+        })
+    }
+
     fn respond(&mut self, request: &str) -> (u16, String) {
         let mut failed = None;
         for (fault, seen) in &mut self.faults {
@@ -117,9 +130,14 @@ impl Contents {
                     json!({"status": "Pulling fs layer", "id": "a"}).to_string() + "\r\n",
                 )
             }
+            ("GET", "images", _) if self.has_image && self.declares_volumes => {
+                let volumes = json!({"/opt/opensandbox/.dist/execd": {}});
+                (200, json!({"Config": {"Volumes": volumes}}).to_string())
+            }
             ("GET", "images", _) if self.has_image => (200, "{}".to_owned()),
             ("GET", "images", _) => missing("image"),
             ("HEAD", ..) => (404, String::new()),
+            ("GET", "volumes", _) => (200, self.volume().to_string()),
             ("PUT", ..) | ("POST", "volumes", _) => FakeEngine::with_volumes(request),
             ("POST", "containers", "create") if !self.has_image => missing("image"),
             ("POST", "containers", "create") => {
@@ -187,6 +205,10 @@ impl Case {
         let engine =
             FakeEngine::start(move |request| shared.lock().unwrap().respond(request)).await;
         let runtime = engine.runtime_with(config);
+        runtime
+            .execd
+            .build()
+            .clone_into(&mut contents.lock().unwrap().build);
         Self {
             engine,
             contents,
@@ -458,6 +480,48 @@ async fn an_engine_without_a_gpu_runtime_is_named() {
         "{text}"
     );
     assert!(case.containers().is_empty());
+}
+
+/// What Docker 20.10 says where an image has a directory in the place of execd.
+const COVERED: &str = "failed to create shim task: OCI runtime create failed: runc create failed: unable to \
+    start container process: exec: \"/opt/opensandbox/.dist/execd\": permission denied: unknown";
+
+#[tokio::test]
+async fn the_engines_words_do_not_empty_the_volume_that_all_sandboxes_share() {
+    let forged = "error mounting \"/v\" to rootfs at \"/etc/hostname/opt/opensandbox/.dist/execd\": not a \
+                  directory: unknown";
+    for (message, volumes) in [(COVERED, true), (forged, true), (forged, false)] {
+        let fault = Fault::new("POST /containers/c2/start", 0, message);
+        let case = Case::new(bridge(), [fault]).await;
+        case.contents.lock().unwrap().declares_volumes = volumes;
+        let mut spec = spec();
+        let volume = json!({
+            "name": "v", "mountPath": "/etc/hostname/opt/opensandbox/.dist/execd",
+            "pvc": {"claimName": "c"},
+        });
+        spec.origin.volumes = vec![serde_json::from_value(volume).unwrap()];
+        let error = case.create(spec).await.unwrap_err();
+        assert!(start(&error), "{message}: {error:?}");
+        assert!(
+            case.engine.requests("DELETE /volumes").is_empty(),
+            "{message}"
+        );
+        assert_eq!(case.engine.requests("PUT").len(), 1, "{message}");
+        assert!(case.containers().is_empty(), "{message}");
+        assert_eq!(
+            case.engine.requests("POST /containers/create").len(),
+            2,
+            "{message}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_emptied_volume_is_filled_again() {
+    let fault = Fault::new("POST /containers/c2/start", 0, COVERED);
+    let case = Case::new(bridge(), [fault]).await;
+    case.create(spec()).await.unwrap();
+    assert_eq!(case.engine.requests("PUT").len(), 2);
 }
 
 #[tokio::test]

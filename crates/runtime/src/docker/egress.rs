@@ -5,12 +5,15 @@ mod readiness;
 
 use std::{collections::HashMap, net::IpAddr, sync::atomic::Ordering};
 
-use bollard::models::{ContainerCreateBody, HostConfig, HostConfigLogConfig, PortBinding};
+use bollard::{
+    errors::Error,
+    models::{ContainerCreateBody, HostConfig, HostConfigLogConfig, PortBinding},
+};
 use osb_protocol::{Feature, SandboxId};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{
-    DockerConfig, DockerRuntime, EgressConfig, KIND, group::Member, labels, ports::Reserved,
+    DockerConfig, DockerRuntime, EgressConfig, KIND, error, group::Member, labels, ports::Reserved,
 };
 use crate::{CreateSpec, EGRESS_PORT, NetworkPolicy, Role, RuntimeError};
 
@@ -21,6 +24,8 @@ const NET_ADMIN: &str = "NET_ADMIN";
 const MEMORY: i64 = 512 << 20;
 /// Threads and processes of a sidecar.
 const PIDS: i64 = 1024;
+/// Interfaces, and groups of them, on which IPv6 is turned off.
+const INTERFACES: [&str; 3] = ["all", "default", "lo"];
 /// Name servers of this host.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// Name servers behind systemd's stub.
@@ -48,9 +53,16 @@ pub(super) struct EgressPlan<'a> {
     /// Port of the host for its API. A server that reaches containers at their own addresses needs
     /// none.
     port: Option<Reserved>,
+    /// Whether the engine's kernel has IPv6, as far as is known.
+    has_ipv6: bool,
 }
 
 impl EgressPlan<'_> {
+    /// Leaves out the settings that turn IPv6 off.
+    pub(super) fn without_ipv6_settings(&mut self) {
+        self.has_ipv6 = false;
+    }
+
     /// The operator's settings.
     pub(super) fn egress(&self) -> &EgressConfig {
         self.egress
@@ -117,8 +129,7 @@ fn published() -> String {
 
 /// Settings that turn IPv6 off in the network namespace.
 fn without_ipv6() -> HashMap<String, String> {
-    let interfaces = ["all", "default", "lo"];
-    let names = interfaces.map(|name| format!("net.ipv6.conf.{name}.disable_ipv6"));
+    let names = INTERFACES.map(|name| format!("net.ipv6.conf.{name}.disable_ipv6"));
     names
         .into_iter()
         .map(|name| (name, "1".to_owned()))
@@ -197,9 +208,19 @@ fn resolvers(text: &str, only_v4: bool) -> Vec<String> {
     addresses.collect()
 }
 
-/// Whether the engine refuses the settings that turn IPv6 off, because its kernel has none.
-pub(super) fn lacks_ipv6(reason: &str) -> bool {
-    reason.contains("disable_ipv6")
+/// Whether the engine cannot apply the settings that turn IPv6 off, because its kernel has none.
+/// `failure` is that of the start of a sidecar: the engine mentions no text of a client there.
+pub(super) fn lacks_ipv6(failure: &Error) -> bool {
+    let message = error::message(failure).to_ascii_lowercase();
+    let message = message.trim().trim_end_matches(": unknown");
+    // runc, crun, and runc of 2020, which quotes its own errors.
+    let message = message.replace(['`', '"', '\\'], "");
+    INTERFACES.iter().any(|name| {
+        let place = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
+        let sentence = format!("open {place}: no such file or directory");
+        let before = message.strip_suffix(&sentence);
+        before.is_some_and(|before| before.is_empty() || before.ends_with([' ', ':']))
+    })
 }
 
 impl DockerRuntime {
@@ -229,6 +250,7 @@ impl DockerRuntime {
             policy,
             egress,
             port,
+            has_ipv6: self.has_ipv6.load(Ordering::Relaxed),
         }))
     }
 
@@ -244,7 +266,9 @@ impl DockerRuntime {
             token: spec.origin.egress_token.as_ref(),
             policy: Some(sidecar.policy),
         };
-        self.member_of(&ward, sidecar.egress, log, sidecar.port())
+        let has_ipv6 = sidecar.has_ipv6;
+        let (egress, port) = (sidecar.egress, sidecar.port());
+        member(&ward, egress, has_ipv6, &self.config, log, port)
     }
 
     /// The container of a sidecar that refuses everything until its sandbox claims it. `port` publishes
@@ -262,23 +286,14 @@ impl DockerRuntime {
             token: Some(token),
             policy: None,
         };
-        self.member_of(&ward, egress, log, port)
+        let has_ipv6 = self.has_ipv6.load(Ordering::Relaxed);
+        member(&ward, egress, has_ipv6, &self.config, log, port)
     }
 
-    /// Notes that the engine's kernel has no IPv6. Returns whether that is new.
+    /// Notes that the engine's kernel has no IPv6, for all sidecars from now on: only the start of one
+    /// that belongs to no client may be the reason. Returns whether that is new.
     pub(super) fn lose_ipv6(&self) -> bool {
         self.has_ipv6.swap(false, Ordering::Relaxed)
-    }
-
-    fn member_of(
-        &self,
-        ward: &Ward<'_>,
-        egress: &EgressConfig,
-        log: Option<&HostConfigLogConfig>,
-        port: Option<u16>,
-    ) -> Member {
-        let has_ipv6 = self.has_ipv6.load(Ordering::Relaxed);
-        member(ward, egress, has_ipv6, &self.config, log, port)
     }
 }
 
@@ -331,6 +346,41 @@ mod tests {
         };
         let member = member(&ward, egress, true, &fake_engine::config(), None, port);
         serde_json::to_value(member.body).unwrap()
+    }
+
+    #[test]
+    fn only_the_engines_whole_sentence_means_that_the_kernel_has_no_ipv6() {
+        let lacks = |message: &str| {
+            lacks_ipv6(&Error::DockerResponseServerError {
+                status_code: 400,
+                message: message.to_owned(),
+            })
+        };
+        for message in [
+            // Docker 20.10 with runc 1.1, and Docker 28.
+            "failed to create shim task: OCI runtime create failed: runc create failed: unable to start \
+             container process: error during container init: open \
+             /proc/sys/net/ipv6/conf/all/disable_ipv6: no such file or directory: unknown",
+            "failed to create task for container: failed to create shim task: OCI runtime create \
+             failed: runc create failed: unable to start container process: error during container \
+             init: write sysctl key net.ipv6.conf.lo.disable_ipv6: open \
+             /proc/sys/net/ipv6/conf/lo/disable_ipv6: no such file or directory",
+            // runc of 2020, and crun.
+            r#"OCI runtime create failed: container_linux.go:370: starting container process caused: process_linux.go:459: container init caused "open /proc/sys/net/ipv6/conf/default/disable_ipv6: no such file or directory": unknown"#,
+            "OCI runtime create failed: open `/proc/sys/net/ipv6/conf/all/disable_ipv6`: No such file \
+             or directory: unknown",
+        ] {
+            assert!(lacks(message), "{message}");
+        }
+        for message in [
+            "lstat /var/lib/docker/overlay2/a/merged/etc/hostname/disable_ipv6: not a directory",
+            "mkdir /m/open /proc/sys/net/ipv6/conf/all/disable_ipv6: not a directory: unknown",
+            "open /proc/sys/net/ipv6/conf/all/disable_ipv6: read-only file system: unknown",
+            "stat /m/proc/sys/net/ipv6/conf/all/disable_ipv6: no such file or directory",
+            "sysctl net.ipv6.conf.all.disable_ipv6: no such file",
+        ] {
+            assert!(!lacks(message), "{message}");
+        }
     }
 
     #[tokio::test]

@@ -28,7 +28,12 @@ pub(super) fn is_missing(error: &Error) -> bool {
 
 /// Returns the engine's message, truncated to at most [`MAX_MESSAGE`] bytes.
 pub(super) fn reason(error: &Error) -> String {
-    let text = match error {
+    shortened(&message(error))
+}
+
+/// Returns the engine's whole message.
+pub(super) fn message(error: &Error) -> String {
+    match error {
         Error::DockerResponseServerError { message, .. } => message.clone(),
         Error::DockerStreamError { error } | Error::DockerContainerWaitError { error, .. } => {
             error.clone()
@@ -41,7 +46,11 @@ pub(super) fn reason(error: &Error) -> String {
         // Both come from reading the body of a response and have no further details.
         Error::IOError { .. } | Error::HyperResponseError { .. } => CLOSED.to_owned(),
         other => ErrorChain(other).to_string(),
-    };
+    }
+}
+
+/// Truncates a message to at most [`MAX_MESSAGE`] bytes.
+pub(super) fn shortened(text: &str) -> String {
     let mut end = text.len().min(MAX_MESSAGE);
     while !text.is_char_boundary(end) {
         end -= 1;

@@ -59,6 +59,12 @@ impl ExecdVolume {
         })
     }
 
+    /// The build of execd that it is for.
+    #[cfg(test)]
+    pub(super) fn build(&self) -> &str {
+        &self.build
+    }
+
     /// Returns the bind of a sandbox.
     pub(super) fn bind(&self) -> String {
         format!("{}:{MOUNT}:ro,nocopy", self.name)
@@ -82,8 +88,49 @@ impl ExecdVolume {
         *self.refilled.lock().await
     }
 
-    /// Recreates a volume that turned out to be empty: another client removed it, and the engine created
-    /// one of that name, without its label. Does nothing if that was done after generation `seen`,
+    /// Whether the volume is not what this server filled, after a sandbox did not start. The engine's
+    /// words cannot show that, because a client or its image may have covered execd. The volume shows it:
+    /// another program removed it, and the engine made one of that name for a container, without its
+    /// label. If the engine's own words blame execd, `is_blamed`, its content counts as well. `true`, too,
+    /// if the volume was recreated after generation `seen`.
+    pub(super) async fn is_lost(
+        &self,
+        docker: &Docker,
+        image: &str,
+        seen: u64,
+        is_blamed: bool,
+    ) -> bool {
+        if self.generation().await != seen {
+            return true;
+        }
+        match bounded(docker, docker.inspect_volume(&self.name)).await {
+            Ok(volume) if volume.labels.get(labels::EXECD_BUILD) == Some(&self.build) => {
+                is_blamed && self.is_empty(docker, image).await
+            }
+            Ok(_) => true,
+            Err(error) => error::is_missing(&error),
+        }
+    }
+
+    /// Whether the volume has no complete execd. An image with volumes of its own, which may cover it, is
+    /// no way to see that.
+    async fn is_empty(&self, docker: &Docker, image: &str) -> bool {
+        let Ok(inspected) = bounded(docker, docker.inspect_image(image)).await else {
+            return false;
+        };
+        let declared = inspected.config.and_then(|config| config.volumes);
+        if declared.is_some_and(|declared| !declared.is_empty()) {
+            return false;
+        }
+        let Ok(helper) = self.create_helper(docker, image).await else {
+            return false;
+        };
+        let has_execd = self.has_execd(docker, &helper).await;
+        remove_helper(docker, &helper).await;
+        matches!(has_execd, Ok(false))
+    }
+
+    /// Recreates a volume that is lost ([`Self::is_lost`]). Does nothing if that was done after generation `seen`,
     /// because another create may be about to use the new volume.
     pub(super) async fn refill(
         &self,
@@ -103,7 +150,18 @@ impl ExecdVolume {
                 "cannot remove the execd volume"
             );
         }
-        self.fill(docker, image).await?;
+        if let Err(error) = self.fill(docker, image).await {
+            // With its label it would count as filled.
+            let removed = docker.remove_volume(&self.name, None::<RemoveVolumeOptions>);
+            if let Err(left) = bounded(docker, removed).await {
+                debug!(
+                    volume = self.name,
+                    reason = error::reason(&left),
+                    "an empty execd volume stays"
+                );
+            }
+            return Err(error);
+        }
         *generation += 1;
         Ok(())
     }
@@ -121,6 +179,14 @@ impl ExecdVolume {
         bounded(docker, docker.create_volume(request))
             .await
             .map_err(|error| failed("create the volume", error))?;
+        let helper = self.create_helper(docker, image).await?;
+        let written = self.write_if_needed(docker, &helper).await;
+        remove_helper(docker, &helper).await;
+        written
+    }
+
+    /// Creates a container with the volume that is never started, and returns its name.
+    async fn create_helper(&self, docker: &Docker, image: &str) -> Result<String, RuntimeError> {
         let helper = format!("opensandbox-helper-{:016x}", rand::rng().random::<u64>());
         let body = ContainerCreateBody {
             image: Some(image.to_owned()),
@@ -142,33 +208,25 @@ impl ExecdVolume {
         bounded(docker, docker.create_container(Some(options), body))
             .await
             .map_err(|error| failed("create the helper container", error))?;
-        let written = self.write_if_needed(docker, &helper).await;
-        let options = RemoveContainerOptionsBuilder::default()
-            .force(true)
-            .v(true)
-            .build();
-        let removed = docker.remove_container(&helper, Some(options));
-        if let Err(error) = bounded(docker, removed).await {
-            // The sweep removes it later.
-            debug!(
-                helper,
-                error = error::reason(&error),
-                "cannot remove the helper container"
-            );
-        }
-        written
+        Ok(helper)
     }
 
-    async fn write_if_needed(&self, docker: &Docker, helper: &str) -> Result<(), RuntimeError> {
+    /// Whether the volume has a file of execd's size, as a helper container shows.
+    async fn has_execd(&self, docker: &Docker, helper: &str) -> Result<bool, RuntimeError> {
         let options = ContainerArchiveInfoOptionsBuilder::default()
             .path(EXECD)
             .build();
         let info = docker.get_container_archive_info(helper, Some(options));
         match bounded(docker, info).await {
-            Ok(info) if u64::try_from(info.size) == Ok(self.binary.size()) => return Ok(()),
-            Ok(_) => {}
-            Err(error) if error::is_missing(&error) => {}
-            Err(error) => return Err(failed("inspect the volume", error)),
+            Ok(info) => Ok(u64::try_from(info.size) == Ok(self.binary.size())),
+            Err(error) if error::is_missing(&error) => Ok(false),
+            Err(error) => Err(failed("inspect the volume", error)),
+        }
+    }
+
+    async fn write_if_needed(&self, docker: &Docker, helper: &str) -> Result<(), RuntimeError> {
+        if self.has_execd(docker, helper).await? {
+            return Ok(());
         }
         let options = UploadToContainerOptionsBuilder::default()
             .path(MOUNT)
@@ -224,6 +282,22 @@ impl ExecdVolume {
         let made = volume.created_at.as_deref();
         made.and_then(|made| made.parse::<Timestamp>().ok())
             .is_some_and(|made| now.duration_since(made) > FOREIGN_KEPT)
+    }
+}
+
+async fn remove_helper(docker: &Docker, helper: &str) {
+    let options = RemoveContainerOptionsBuilder::default()
+        .force(true)
+        .v(true)
+        .build();
+    let removed = docker.remove_container(helper, Some(options));
+    if let Err(error) = bounded(docker, removed).await {
+        // The sweep removes it later.
+        debug!(
+            helper,
+            error = error::reason(&error),
+            "cannot remove the helper container"
+        );
     }
 }
 

@@ -57,7 +57,8 @@ impl DockerRuntime {
             reason: format!(
                 "port {EXECD_PORT} of the host is taken: with docker.network_mode = \"host\" only \
                  one sandbox can run"
-            ),
+            )
+            .into(),
         })
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn reference<'a>(
             if let Some((what, instead)) = forbidden(image) {
                 return Err(RuntimeError::Refused {
                     runtime: KIND,
-                    reason: format!("image.uri: {what}; {instead}"),
+                    reason: format!("image.uri: {what}; {instead}").into(),
                 });
             }
             Ok(match split_reference(image) {
@@ -121,13 +121,24 @@ pub(super) fn not_startable(source: &Source, failure: &Error) -> Option<RuntimeE
         Source::Image(_) | Source::Pool(_) => return None,
     };
     let reason = error::reason(failure);
-    Some(match reason.contains("platform") {
+    Some(match is_of_another_platform(&reason) {
         true => RuntimeError::Refused {
             runtime: KIND,
-            reason: format!("platform: {source} is for another one: {reason}"),
+            reason: format!("platform: {source} is for another one: {reason}").into(),
         },
         false => gone,
     })
+}
+
+/// Whether the engine has an image, but not for the requested platform.
+fn is_of_another_platform(reason: &str) -> bool {
+    let reason = reason.to_ascii_lowercase();
+    let is_found =
+        reason.starts_with("image with reference ") && reason.contains(" was found but ");
+    // An engine that keeps images in containerd.
+    is_found
+        || reason.starts_with("no match for platform")
+        || reason.contains(": no match for platform")
 }
 
 /// Splits a reference into name and tag or digest. The default tag is `latest`: with an empty tag,

@@ -25,6 +25,7 @@ mod description;
 mod diagnostics;
 mod egress;
 mod engine;
+mod engine_message;
 mod error;
 mod event_windows;
 mod exchange;

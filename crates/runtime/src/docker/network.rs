@@ -11,7 +11,7 @@ use bollard::{
 use tokio::sync::OnceCell;
 use tracing::{info, warn};
 
-use super::{KIND, NetworkMode, engine::bounded, error};
+use super::{KIND, NetworkMode, engine::bounded, engine_message::unframed, error};
 use crate::RuntimeError;
 
 /// Option of a bridge network: whether containers on it can reach each other.
@@ -105,17 +105,29 @@ async fn inspect(docker: &Docker) -> Result<NetworkInspect, Error> {
     bounded(docker, docker.inspect_network(OWN_NETWORK, options)).await
 }
 
+/// What messages about the network of a container begin with. What follows is its name or its id, and
+/// the name is the operator's.
+const ABOUT_NETWORKS: [&str; 2] = ["network ", "could not find a network "];
+
 /// Whether the error means that the engine has several networks of the name.
 fn is_ambiguous(error: &Error) -> bool {
-    let reason = error::reason(error);
-    reason.contains("network") && reason.contains("is ambiguous")
+    let message = error::message(error).to_ascii_lowercase();
+    let message = unframed(&message);
+    // An older engine begins with their number: "2 matches found based on name: network n is ambiguous".
+    let counted = message.split_once(" matches found based on name: ");
+    let counted = counted.filter(|(number, _)| number.bytes().all(|byte| byte.is_ascii_digit()));
+    let message = counted.map_or(message, |(_, rest)| rest);
+    message.starts_with("network ") && message.contains("is ambiguous")
 }
 
 /// Whether the engine cannot resolve the network of a container: there is none, or several.
 pub(super) fn is_lacking(error: &Error) -> bool {
-    let reason = error::reason(error);
-    let is_missing =
-        error::is_missing(error) && reason.contains("network") && reason.contains("not found");
+    let message = error::message(error).to_ascii_lowercase();
+    let message = unframed(&message);
+    let is_about = ABOUT_NETWORKS
+        .iter()
+        .any(|words| message.starts_with(words));
+    let is_missing = error::is_missing(error) && is_about && message.ends_with("not found");
     is_missing || is_ambiguous(error)
 }
 

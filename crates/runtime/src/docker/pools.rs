@@ -48,7 +48,7 @@ async fn send(
     let Some(execd) = sandbox.execd else {
         return Err(RuntimeError::Start {
             id: sandbox.origin.id.clone(),
-            reason: "this server has no route to its execd".to_owned(),
+            reason: "this server has no route to its execd".to_owned().into(),
         });
     };
     let token = sandbox.origin.token.as_ref();
@@ -91,7 +91,7 @@ impl Pools for DockerRuntime {
             200 => Ok(()),
             400 => Err(RuntimeError::Refused {
                 runtime: KIND,
-                reason: answer.into_reason(),
+                reason: answer.into_reason().into(),
             }),
             502..=504 => Err(RuntimeError::ExecdSilent {
                 id: sandbox.origin.id.clone(),
@@ -99,7 +99,7 @@ impl Pools for DockerRuntime {
             }),
             _ => Err(RuntimeError::Start {
                 id: sandbox.origin.id.clone(),
-                reason: format!("its execd refuses the claim: {}", answer.into_reason()),
+                reason: format!("its execd refuses the claim: {}", answer.into_reason()).into(),
             }),
         }
     }

@@ -13,6 +13,7 @@ use std::{
 use rand::RngExt;
 use tokio::net::TcpSocket;
 
+use super::engine_message::EngineMessage;
 use crate::RuntimeError;
 
 /// Most draws for one port.
@@ -134,10 +135,24 @@ fn locked(taken: &Mutex<HashSet<u16>>) -> MutexGuard<'_, HashSet<u16>> {
     taken.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What messages about ports begin with. Ports are published before anything of a request is mounted
+/// or run, so no text of a client precedes them or stands in the rest.
+const ABOUT_PORTS: [&str; 7] = [
+    "driver failed programming external connectivity",
+    "ports are not available: ",
+    "bind for ",
+    "failed to bind ",
+    "listen ",
+    "rootlessport ",
+    "cannot listen on ",
+];
+
 /// Whether the engine's message means that a port is in use.
-pub(super) fn is_conflict(message: &str) -> bool {
-    let message = message.to_ascii_lowercase();
-    let has = |text| message.contains(text);
+pub(super) fn is_conflict(message: &EngineMessage) -> bool {
+    let has = |text| message.own_words().contains(text);
+    if !ABOUT_PORTS.iter().any(|words| message.begins_with(words)) {
+        return false;
+    }
     has("port is already allocated")
         || has("ports are not available")
         || has("address already in use")
@@ -147,6 +162,7 @@ pub(super) fn is_conflict(message: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::docker::engine_message::ClientTexts;
 
     #[test]
     fn a_taken_port_is_not_drawn_and_a_released_one_is_again() {
@@ -178,6 +194,10 @@ mod tests {
         assert!(pool.claim(port).is_some());
     }
 
+    fn conflicts(text: &str) -> bool {
+        is_conflict(&EngineMessage::of_text(text, &ClientTexts::default()))
+    }
+
     #[test]
     fn conflicts_are_recognised_in_every_wording() {
         for text in [
@@ -185,9 +205,11 @@ mod tests {
             "Ports are not available: exposing port",
             "listen tcp: bind: address already in use",
             "listen tcp 0.0.0.0:80: bind: Permission denied",
+            "failed to set up container networking: driver failed programming external connectivity \
+             on endpoint a (b): failed to bind host port 127.0.0.1:80/tcp: address already in use",
         ] {
-            assert!(is_conflict(text), "{text}");
+            assert!(conflicts(text), "{text}");
         }
-        assert!(!is_conflict("no such image"));
+        assert!(!conflicts("no such image"));
     }
 }

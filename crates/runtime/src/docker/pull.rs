@@ -21,7 +21,13 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{KIND, error, image::split_reference, layers::Layers};
+use super::{
+    KIND,
+    engine_message::{ClientTexts, EngineMessage},
+    error,
+    image::split_reference,
+    layers::Layers,
+};
 use crate::{Progress, PullFault, RuntimeError};
 
 /// Shortest time between two notes about the progress of a pull.
@@ -86,17 +92,22 @@ enum PullError {
 }
 
 impl PullError {
-    fn of_engine(error: &bollard::errors::Error, image: &str) -> Self {
-        let reason = error::reason(error);
+    fn of_engine(error: &bollard::errors::Error, key: &PullKey) -> Self {
         match error::unavailable(error) {
-            Some(_) => Self::Unavailable { reason },
-            None => Self::failed(reason, image),
+            Some(_) => Self::Unavailable {
+                reason: error::reason(error),
+            },
+            None => Self::failed(&error::message(error), key),
         }
     }
 
-    fn failed(reason: String, image: &str) -> Self {
-        let fault = PullFault::of(&reason, image);
-        Self::Failed { fault, reason }
+    fn failed(message: &str, key: &PullKey) -> Self {
+        let texts = ClientTexts::of_pull(key.platform.as_deref());
+        let message = EngineMessage::of_text(message, &texts);
+        Self::Failed {
+            fault: PullFault::of(message.own_words(), &key.image),
+            reason: message.text().to_owned(),
+        }
     }
 
     fn into_error(self, image: &str) -> RuntimeError {
@@ -218,14 +229,14 @@ async fn run(
         };
         match timeout_at(until, messages.next()).await {
             Ok(None) => return Ok(()),
-            Ok(Some(Err(error))) => return Err(PullError::of_engine(&error, &key.image)),
+            Ok(Some(Err(error))) => return Err(PullError::of_engine(&error, &key)),
             Ok(Some(Ok(message))) => {
                 if let Some(detail) = message.error_detail {
                     let reason = detail.message;
-                    let unknown = || "the engine reported no reason".to_owned();
+                    let unknown = "the engine reported no reason";
                     return Err(PullError::failed(
-                        reason.unwrap_or_else(unknown),
-                        &key.image,
+                        reason.as_deref().unwrap_or(unknown),
+                        &key,
                     ));
                 }
                 last_message = Instant::now();

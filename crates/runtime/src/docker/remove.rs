@@ -86,15 +86,18 @@ pub(super) async fn remove_container(
         Ok(()) => Ok(true),
         Err(error) if error::is_missing(&error) => Ok(false),
         // Another client is removing it right now, which may still fail.
-        Err(error)
-            if error::status(&error) == Some(409)
-                && error::reason(&error).contains("already in progress") =>
-        {
+        Err(error) if error::status(&error) == Some(409) && is_removal_in_progress(&error) => {
             let gone = wait_until_gone(docker, name).await;
             gone.unwrap_or(Err(error)).map(|()| true)
         }
         Err(error) => Err(error),
     }
+}
+
+/// Whether the engine refuses a removal because another one has begun.
+fn is_removal_in_progress(error: &Error) -> bool {
+    let message = error::message(error).to_ascii_lowercase();
+    message.starts_with("removal of container ") && message.ends_with("already in progress")
 }
 
 /// Waits for a removal by another client. `None` if it takes too long or its result is unknown.

@@ -455,6 +455,7 @@ impl Runtime for SimRuntime {
         }
         if let Some(reason) = faults.start_fails {
             self.vanish(&id).await;
+            let reason = reason.into();
             return Err(RuntimeError::Start { id, reason });
         }
         self.available()?;

@@ -382,7 +382,7 @@ impl Pools for SimRuntime {
         let id = &sandbox.origin.id;
         let failed = |reason: &str| RuntimeError::Start {
             id: id.clone(),
-            reason: reason.to_owned(),
+            reason: reason.to_owned().into(),
         };
         if faults.claim_unanswered {
             return Err(RuntimeError::ExecdSilent {

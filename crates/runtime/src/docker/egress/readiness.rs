@@ -51,7 +51,7 @@ impl DockerRuntime {
     ) -> Result<SocketAddr, RuntimeError> {
         let failed = |reason: String| RuntimeError::Start {
             id: id.clone(),
-            reason,
+            reason: reason.into(),
         };
         let deadline = Instant::now() + egress.readiness_timeout;
         let address = self.sidecar_address(container, port).await?;

@@ -182,14 +182,18 @@ impl DockerRuntime {
     }
 }
 
-/// Finds the volume whose directory an engine refuses to look up, by its words.
-pub(super) fn blamed(sub_paths: &[(usize, String)], reason: &str) -> Option<RuntimeError> {
+/// Finds the volume whose directory an engine refuses to look up, by its own words.
+pub(super) fn blamed(
+    sub_paths: &[(usize, String)],
+    own_words: &str,
+    reason: &str,
+) -> Option<RuntimeError> {
     // github.com/moby/moby, internal/safepath.
     let words = [
         "cannot access path",
         "path concatenation escapes the base directory",
     ];
-    if !words.iter().any(|words| reason.contains(words)) {
+    if !words.iter().any(|words| own_words.contains(words)) {
         return None;
     }
     let is_named = |path: &str| reason.contains(&["/", path].concat());
@@ -224,7 +228,7 @@ mod tests {
     #[test]
     fn the_volume_that_the_engine_refuses_is_named() {
         let sub_paths = [(1, "a/b".to_owned()), (3, "c".to_owned())];
-        let blamed = |reason| match blamed(&sub_paths, reason) {
+        let blamed = |reason| match blamed(&sub_paths, reason, reason) {
             Some(RuntimeError::Volume { index, .. }) => Some(index),
             _ => None,
         };

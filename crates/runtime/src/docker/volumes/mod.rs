@@ -108,9 +108,9 @@ impl Provided {
         }
     }
 
-    /// The volume of the request that an engine's words about a failed start are about.
-    pub(super) fn blamed(&self, reason: &str) -> Option<RuntimeError> {
-        below::blamed(&self.sub_paths, reason)
+    /// The volume of the request that an engine's own words about a failed start are about.
+    pub(super) fn blamed(&self, own_words: &str, reason: &str) -> Option<RuntimeError> {
+        below::blamed(&self.sub_paths, own_words, reason)
     }
 }
 

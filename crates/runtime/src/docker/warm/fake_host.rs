@@ -18,6 +18,11 @@ use super::super::{
     fake_engine::{self, FakeEngine},
 };
 
+/// Words of Docker 20.10.
+const WITHOUT_IPV6: &str = "failed to create shim task: OCI runtime create failed: runc create failed: \
+    unable to start container process: error during container init: open \
+    /proc/sys/net/ipv6/conf/all/disable_ipv6: no such file or directory: unknown";
+
 /// What an engine and its containers do.
 #[derive(Debug, Default)]
 struct Contents {
@@ -27,7 +32,9 @@ struct Contents {
     /// Failures that are still to come, by the beginning of the request.
     faults: Vec<(&'static str, u16, &'static str)>,
     /// What fails of main containers: `create` or `start`.
-    main_fails: Option<&'static str>,
+    main_fails: Option<(&'static str, u16, String)>,
+    /// How many of the next sidecars with settings for IPv6 do not start, as the kernel has none.
+    without_ipv6: usize,
     /// Status of claims.
     claims_fail: Option<u16>,
     /// Whether sidecars know no claims.
@@ -98,7 +105,17 @@ impl FakeHost {
 
     /// Has all main containers fail at a step: `create` or `start`.
     pub(super) fn fail_main(&self, step: &'static str) {
-        self.contents.lock().unwrap().main_fails = Some(step);
+        self.fail_main_with(Some((step, 400, "broken".to_owned())));
+    }
+
+    /// Has all main containers fail at a step with this status and message, or none.
+    pub(super) fn fail_main_with(&self, failure: Option<(&'static str, u16, String)>) {
+        self.contents.lock().unwrap().main_fails = failure;
+    }
+
+    /// Has the start of the next sidecars with settings for IPv6 fail.
+    pub(super) fn lose_ipv6(&self, times: usize) {
+        self.contents.lock().unwrap().without_ipv6 = times;
     }
 
     /// Has all claims fail.
@@ -152,8 +169,10 @@ fn respond(contents: &Arc<Mutex<Contents>>, request: &str, body: &[u8]) -> (u16,
             let name = query.split_once("name=").unwrap().1;
             let name = name.split('&').next().unwrap().to_owned();
             let body: Value = serde_json::from_slice(body).unwrap();
-            if locked.main_fails == Some("create") && is_main(&body) {
-                return (400, json!({"message": "broken"}).to_string());
+            if let Some(("create", status, message)) = &locked.main_fails
+                && is_main(&body)
+            {
+                return (*status, json!({"message": message}).to_string());
             }
             let sidecar = sidecar(contents, &body);
             let status = "created";
@@ -180,13 +199,24 @@ fn respond(contents: &Arc<Mutex<Contents>>, request: &str, body: &[u8]) -> (u16,
             (200, Value::from_iter(listed).to_string())
         }
         ("POST", ["containers", id, "start"])
-            if locked.main_fails == Some("start")
+            if matches!(locked.main_fails, Some(("start", ..)))
                 && locked
                     .containers
                     .get(*id)
                     .is_some_and(|it| is_main(&it.body)) =>
         {
-            (400, json!({"message": "broken"}).to_string())
+            let (_, status, message) = locked.main_fails.as_ref().unwrap();
+            (*status, json!({"message": message}).to_string())
+        }
+        ("POST", ["containers", id, "start"])
+            if locked.without_ipv6 > 0
+                && locked
+                    .containers
+                    .get(*id)
+                    .is_some_and(|it| it.body["HostConfig"]["Sysctls"].is_object()) =>
+        {
+            locked.without_ipv6 -= 1;
+            (400, json!({"message": WITHOUT_IPV6}).to_string())
         }
         ("POST", ["containers", id, action]) => match locked.containers.get_mut(*id) {
             Some(container) if *action == "start" => {

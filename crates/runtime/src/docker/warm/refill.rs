@@ -219,7 +219,7 @@ impl DockerRuntime {
         };
         let api = api.map_err(|error| match error {
             // There is no sandbox of this id yet.
-            RuntimeError::Start { reason, .. } => unready(reason),
+            RuntimeError::Start { reason, .. } => unready(reason.into()),
             error => error,
         })?;
         let sidecar = WarmSidecar {
@@ -273,7 +273,7 @@ impl DockerRuntime {
         let Err(error) = bounded(docker, started).await else {
             return Ok(());
         };
-        if egress::lacks_ipv6(&error::reason(&error)) && self.lose_ipv6() {
+        if egress::lacks_ipv6(&error) && self.lose_ipv6() {
             return Err(Failure::NoIpv6);
         }
         if network::is_lacking(&error) {

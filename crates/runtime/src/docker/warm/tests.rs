@@ -29,6 +29,15 @@ fn spec() -> CreateSpec {
     spec
 }
 
+/// The same with a named volume.
+fn with_volume(path: &str) -> CreateSpec {
+    let mut spec = spec();
+    let volume = json!({"name": "v", "mountPath": path, "pvc": {"claimName": "c"}});
+    // Only for its texts: the engine of these tests has no volumes.
+    spec.origin.volumes = vec![serde_json::from_value(volume).unwrap()];
+    spec
+}
+
 async fn until(what: &str, is_true: impl Fn() -> bool) {
     let waiting = async {
         while !is_true() {
@@ -307,6 +316,70 @@ async fn one_that_ends_while_a_create_has_it_serves_no_other() {
     tasks.drain(PATIENCE).await;
 }
 
+/// Settings of the newest sidecar that was created cold.
+fn cold_settings(host: &FakeHost) -> serde_json::Value {
+    let bodies = host.engine.bodies("POST /containers/create");
+    let is_cold = |body: &&serde_json::Value| body["Labels"][labels::ROLE] == "egress";
+    let newest = bodies.iter().rfind(is_cold).expect("there was one");
+    newest["HostConfig"]["Sysctls"].clone()
+}
+
+#[tokio::test]
+async fn words_in_a_mount_path_do_not_turn_ipv6_on_for_others() {
+    let words = [
+        "/etc/hostname/disable_ipv6",
+        "/etc/open /proc/sys/net/ipv6/conf/all/disable_ipv6: no such file or directory",
+    ];
+    for (step, path) in [
+        ("create", words[0]),
+        ("create", words[1]),
+        ("start", words[1]),
+    ] {
+        let host = FakeHost::start().await;
+        let runtime = host.runtime();
+        let message = format!("lstat /var/lib/docker/overlay2/a/merged{path}");
+        host.fail_main_with(Some((step, 500, format!("{message}: not a directory"))));
+        let error = create(&runtime, with_volume(path)).await.unwrap_err();
+        assert!(matches!(error, RuntimeError::Start { .. }), "{error:?}");
+        assert!(error.to_string().contains(path), "{error}");
+        assert_eq!(
+            host.engine.requests("POST /containers/create").len(),
+            3,
+            "tried once"
+        );
+        // Whatever the engine appends to its path.
+        host.fail_main_with(Some((step, 500, message)));
+        create(&runtime, with_volume(path)).await.unwrap_err();
+        host.fail_main_with(None);
+        create(&runtime, spec()).await.unwrap();
+        let settings = cold_settings(&host);
+        assert_eq!(
+            settings.as_object().map(|it| it.len()),
+            Some(3),
+            "{settings}"
+        );
+        assert!(runtime.lose_ipv6(), "it was known until now");
+    }
+}
+
+#[tokio::test]
+async fn a_create_finds_out_about_ipv6_for_itself_and_a_sidecar_of_no_client_for_all() {
+    let host = FakeHost::start().await;
+    let runtime = host.runtime();
+    host.lose_ipv6(1);
+    create(&runtime, spec()).await.unwrap();
+    assert!(cold_settings(&host).is_null());
+    create(&runtime, spec()).await.unwrap();
+    assert!(cold_settings(&host).is_object());
+
+    host.lose_ipv6(1);
+    let tasks = Supervisor::new();
+    start(Arc::clone(&runtime), &tasks);
+    until("one waits", || is_full(&runtime)).await;
+    assert!(!runtime.lose_ipv6(), "it found out");
+    tasks.drain(PATIENCE).await;
+}
+
 #[tokio::test]
 async fn what_fails_is_removed_and_tried_again() {
     for (request, status, message) in [
@@ -316,7 +389,7 @@ async fn what_fails_is_removed_and_tried_again() {
         (
             "POST /containers/c1/start",
             400,
-            "sysctl net.ipv6.conf.all.disable_ipv6: no such file",
+            "open /proc/sys/net/ipv6/conf/all/disable_ipv6: no such file or directory",
         ),
     ] {
         let host = FakeHost::start().await;
