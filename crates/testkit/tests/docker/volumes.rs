@@ -1,5 +1,7 @@
 //! Volumes on a real engine: what sandboxes see of them, and what stays behind.
 
+mod overlaps;
+
 use std::{
     fs,
     os::unix::fs::symlink,
