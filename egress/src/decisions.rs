@@ -7,7 +7,6 @@ use std::{
 
 use jiff::Timestamp;
 use serde::Serialize;
-use tokio::sync::watch;
 
 use crate::{
     limits,
@@ -18,11 +17,8 @@ use crate::{
 const DEFAULT: &str = "default";
 
 /// Decisions about names.
-#[derive(Debug)]
-pub struct Decisions {
-    seen: Mutex<Seen>,
-    changed: watch::Sender<u64>,
-}
+#[derive(Debug, Default)]
+pub struct Decisions(Mutex<Seen>);
 
 #[derive(Debug, Default)]
 struct Seen {
@@ -59,15 +55,6 @@ pub struct Shown {
     pub number: u64,
 }
 
-impl Default for Decisions {
-    fn default() -> Self {
-        Self {
-            seen: Mutex::default(),
-            changed: watch::channel(0).0,
-        }
-    }
-}
-
 impl Decisions {
     /// Notes what a policy said about a name.
     pub fn note(&self, name: &str, decision: Decision<'_>) {
@@ -78,22 +65,14 @@ impl Decisions {
     /// Notes a decision for another reason than a rule.
     pub fn note_reason(&self, name: &str, action: Action, reason: &str) {
         let now = Timestamp::now();
-        let number = {
-            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            seen.note(name, action, reason, now);
-            seen.number
-        };
-        self.changed.send_if_modified(|last| {
-            let is_newer = *last < number;
-            *last = number.max(*last);
-            is_newer
-        });
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.note(name, action, reason, now);
     }
 
     /// Decisions after a change, in the order of their changes, and the number of the last one.
     #[must_use]
     pub fn since(&self, number: u64) -> (Vec<Shown>, u64) {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let newer = seen.names.iter().filter(|(_, entry)| entry.number > number);
         let mut shown: Vec<Shown> = newer
             .map(|(name, entry)| Shown {
@@ -108,12 +87,6 @@ impl Decisions {
             .collect();
         shown.sort_unstable_by_key(|it| it.number);
         (shown, seen.number)
-    }
-
-    /// Changes when a decision is noted; the value is its number.
-    #[must_use]
-    pub fn watch(&self) -> watch::Receiver<u64> {
-        self.changed.subscribe()
     }
 }
 
@@ -199,15 +172,5 @@ mod tests {
             (&*last.name, last.count),
             ("always.example", limits::DECISIONS as u64 * 3)
         );
-    }
-
-    #[test]
-    fn watchers_learn_of_changes() {
-        let decisions = Decisions::default();
-        let mut changes = decisions.watch();
-        assert!(!changes.has_changed().unwrap());
-        decisions.note_reason("a.example", Action::Deny, DEFAULT);
-        assert!(changes.has_changed().unwrap());
-        assert_eq!(*changes.borrow_and_update(), 1);
     }
 }

@@ -15,6 +15,9 @@ pub const CONNECTIONS: usize = 256;
 pub const DNS_PORT: u16 = 15353;
 /// Queries that wait for an upstream. Further ones are refused at once: a client repeats them.
 pub const QUERIES: usize = 4096;
+/// Queries over UDP, on each socket, that have a task. Further ones wait in the kernel. More than
+/// those that wait for an upstream, because the others end at once.
+pub const QUERY_TASKS: usize = 2 * QUERIES;
 /// Connections with queries over TCP. A further one takes the place of the oldest.
 pub const TCP_CONNECTIONS: usize = 256;
 /// Idle time of a client's TCP connection, and time for reading an answer.

@@ -18,11 +18,11 @@ use tokio::{
     sync::{Semaphore, oneshot},
 };
 
+use super::HEADER;
+
 /// Sockets for one upstream. Each has a port of its own, which an attacker who forges an answer has
 /// to guess.
 const SOCKETS: usize = 4;
-/// Bytes of the header of a message.
-const HEADER: usize = 12;
 /// Largest datagram.
 const DATAGRAM: usize = 65_535;
 /// Attempts to find a free query id on a socket.

@@ -6,8 +6,14 @@ mod exchange;
 pub mod fuzz;
 mod name;
 mod proxy;
+mod refusal;
+mod respond;
 mod tcp;
+mod udp;
 mod upstreams;
 
 pub use proxy::{Observers, Proxy, Serving, serve};
 pub use upstreams::{NoAnswer, Upstreams, addresses};
+
+/// Bytes of the header of a message.
+const HEADER: usize = 12;

@@ -9,7 +9,6 @@ use std::{
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use hickory_server::{
-    Server,
     net::runtime::Time,
     proto::{
         op::{Edns, Message, Metadata, OpCode, ResponseCode},
@@ -27,7 +26,8 @@ use super::{
     Upstreams,
     answer::{Verdict, judge},
     name::plain,
-    tcp,
+    refusal::PlainQuery,
+    tcp, udp,
 };
 use crate::{
     config::Mode,
@@ -36,7 +36,7 @@ use crate::{
     firewall::{Answer, LearnError},
     limits,
     places::ConnectionPlaces,
-    policy::{Action, Effective, NameIndex},
+    policy::{Action, Decision, Effective, NameIndex},
     sockets::Sockets,
     telemetry::Instruments,
     webhook::Webhook,
@@ -88,19 +88,13 @@ impl Proxy {
 }
 
 /// A proxy that answers queries.
-pub struct Serving {
-    datagrams: Server<Shared>,
-    connections: FuturesUnordered<JoinHandle<()>>,
-}
+pub struct Serving(FuturesUnordered<JoinHandle<()>>);
 
 impl Serving {
     /// Waits until queries over UDP or over TCP are no longer answered, which happens only by a fault
     /// while the supervisor does not stop.
     pub async fn ended(&mut self) {
-        tokio::select! {
-            _ = self.datagrams.block_until_done() => {}
-            _ = self.connections.next() => {}
-        }
+        self.0.next().await;
     }
 }
 
@@ -117,18 +111,16 @@ pub async fn serve(
 ) -> io::Result<Serving> {
     let proxy = Shared(Arc::new(proxy));
     let places = ConnectionPlaces::new(limits::TCP_CONNECTIONS);
-    let mut datagrams = Server::new(proxy.clone());
-    let connections = FuturesUnordered::new();
+    let serving = FuturesUnordered::new();
     for address in addresses {
-        datagrams.register_socket(sockets.datagrams(*address).await?);
+        let socket = sockets.datagrams(*address).await?;
+        let datagrams = udp::serve(socket, proxy.clone(), tasks.clone());
+        serving.push(tasks.spawn("dns", datagrams));
         let listener = sockets.listener(*address).await?;
-        let serving = tcp::serve(listener, proxy.clone(), places.clone(), tasks.clone());
-        connections.push(tasks.spawn("dns", serving));
+        let connections = tcp::serve(listener, proxy.clone(), places.clone(), tasks.clone());
+        serving.push(tasks.spawn("dns", connections));
     }
-    Ok(Serving {
-        datagrams,
-        connections,
-    })
+    Ok(Serving(serving))
 }
 
 /// A proxy for several sockets.
@@ -162,28 +154,61 @@ impl RequestHandler for Shared {
         match decision.action {
             Action::Deny => {
                 proxy.observers.decisions.note(&name, decision);
-                let why = match decision.rule {
-                    Some(rule) => format!("the network policy refuses {name}: {rule}"),
-                    None => format!("the network policy has no rule that allows {name}"),
-                };
-                proxy.deny(reply, &name, &why).await
+                proxy.deny(reply, &name, &reason(&name, decision)).await
             }
             Action::Allow => proxy.forward(reply, name, &policy).await,
         }
     }
 }
 
+impl udp::Refuser for Shared {
+    fn refuse(&self, query: &[u8], name: &mut String, into: &mut Vec<u8>) -> bool {
+        let proxy = &*self.0;
+        let Some(query) = PlainQuery::read(query, name) else {
+            return false;
+        };
+        let policy = proxy.enforcer.effective();
+        let decision = policy.decide(name);
+        if decision.action == Action::Allow {
+            return false;
+        }
+        let why = match query.takes_a_reason() {
+            true => reason(name, decision),
+            false => String::new(),
+        };
+        let is_refused = query.refuse(EXTENDED_ERROR, BLOCKED, &why, into);
+        if is_refused {
+            proxy.observers.decisions.note(name, decision);
+            proxy.report(name);
+        }
+        is_refused
+    }
+}
+
+/// Why a policy refuses a name.
+fn reason(name: &str, decision: Decision<'_>) -> String {
+    match decision.rule {
+        Some(rule) => format!("the network policy refuses {name}: {rule}"),
+        None => format!("the network policy has no rule that allows {name}"),
+    }
+}
+
 impl Proxy {
+    /// Reports a denied name.
+    fn report(&self, name: &str) {
+        self.observers.instruments.denied();
+        if let Some(webhook) = &self.observers.webhook {
+            webhook.denied(name);
+        }
+    }
+
     async fn deny<R: ResponseHandler>(
         &self,
         reply: Reply<'_, R>,
         name: &str,
         why: &str,
     ) -> ResponseInfo {
-        self.observers.instruments.denied();
-        if let Some(webhook) = &self.observers.webhook {
-            webhook.denied(name);
-        }
+        self.report(name);
         let why = Some((BLOCKED, why));
         reply.error(ResponseCode::NXDomain, why).await
     }
@@ -384,3 +409,6 @@ impl<R: ResponseHandler> Reply<'_, R> {
         ResponseInfo::from(header)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,15 +3,7 @@
 
 use std::{io, net::SocketAddr, time::Duration};
 
-use futures::{FutureExt, StreamExt};
-use hickory_server::{
-    net::{
-        runtime::TokioTime,
-        xfer::{BufDnsStreamHandle, Protocol},
-    },
-    proto::op::MessageType,
-    server::{Request, RequestHandler, ResponseHandle},
-};
+use hickory_server::{net::xfer::Protocol, server::RequestHandler};
 use osb_service::Supervisor;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -20,6 +12,7 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
+use super::respond::respond;
 use crate::{
     limits,
     places::{ConnectionPlaces, Place},
@@ -27,8 +20,6 @@ use crate::{
 
 /// Pause after a failed accept, so that a lack of file descriptors does not cost all of a CPU.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Bytes of the header of a message.
-const HEADER: usize = 12;
 
 /// Answers queries on connections until the supervisor stops.
 pub(super) async fn serve(
@@ -88,7 +79,7 @@ async fn exchange(
         let Some(query) = query? else {
             return Ok(());
         };
-        let Some(answer) = answer(query, peer, proxy).await else {
+        let Some(answer) = respond(query, peer, Protocol::Tcp, proxy).await else {
             continue;
         };
         let length = u16::try_from(answer.len()).map_err(io::Error::other)?;
@@ -110,43 +101,6 @@ async fn read(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(message))
 }
 
-/// The answer to a message. `None` if it is no query, and so gets none.
-async fn answer(
-    message: Vec<u8>,
-    peer: SocketAddr,
-    proxy: &impl RequestHandler,
-) -> Option<Vec<u8>> {
-    let header: [u8; HEADER] = message.get(..HEADER)?.try_into().ok()?;
-    let Ok(request) = Request::from_bytes(message, peer, Protocol::Tcp) else {
-        return malformed(header);
-    };
-    if request.metadata.message_type == MessageType::Response {
-        return None;
-    }
-    let (answers, mut sent) = BufDnsStreamHandle::with_buffer_size(peer, 1);
-    let answers = ResponseHandle::new(peer, answers, Protocol::Tcp);
-    proxy
-        .handle_request::<_, TokioTime>(&request, answers)
-        .await;
-    // The handler has sent its answer when it returns.
-    let sent = sent.next().now_or_never()??;
-    Some(sent.into_parts().0)
-}
-
-/// The answer to a query that cannot be read: its header with the code for that.
-fn malformed(mut header: [u8; HEADER]) -> Option<Vec<u8>> {
-    const IS_ANSWER: u8 = 0b1000_0000;
-    const OP_CODE_AND_RECURSION: u8 = 0b0111_1001;
-    const FORMAT_ERROR: u8 = 1;
-    if header[2] & IS_ANSWER != 0 {
-        return None;
-    }
-    header[2] = header[2] & OP_CODE_AND_RECURSION | IS_ANSWER;
-    header[3] = FORMAT_ERROR;
-    header[4..].fill(0);
-    Some(header.to_vec())
-}
-
 #[cfg(test)]
 mod tests {
     use hickory_server::{
@@ -155,11 +109,11 @@ mod tests {
             op::{Message, Metadata, Query, ResponseCode},
             rr::{Name, RecordType},
         },
-        server::{ResponseHandler, ResponseInfo},
+        server::{Request, ResponseHandler, ResponseInfo},
         zone_handler::MessageResponseBuilder,
     };
 
-    use super::*;
+    use super::{super::HEADER, *};
 
     /// Refuses every query.
     #[derive(Clone)]
