@@ -1,6 +1,6 @@
 //! The real server in the test's process.
 
-use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::Path, sync::Arc};
 
 use anyhow::Context;
 use osb_client::LifecycleClient;
@@ -22,12 +22,10 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{MountedRoute, mounted_routes, store_in};
+use crate::{MountedRoute, mounted_routes, patience, store_in};
 
 /// API key of every test server.
 pub const API_KEY: &str = "test-key";
-/// Generous deadline, which only keeps a broken server from hanging the run.
-const DRAIN: Duration = Duration::from_secs(60);
 
 /// A server on a free port, with its own store.
 #[derive(Debug)]
@@ -301,8 +299,8 @@ impl TestServer {
 
     /// Shuts the server down gracefully and waits for its tasks.
     pub async fn stop(&self) {
-        self.tasks.drain(DRAIN).await;
-        self.serving.drain(DRAIN).await;
+        self.tasks.drain(patience()).await;
+        self.serving.drain(patience()).await;
         self.app.close().await;
     }
 }

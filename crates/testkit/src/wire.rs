@@ -3,7 +3,6 @@
 use std::{
     io,
     net::{IpAddr, SocketAddr},
-    time::Duration,
 };
 
 use tokio::{
@@ -12,8 +11,7 @@ use tokio::{
     time::timeout,
 };
 
-/// Generous deadline, which only keeps a broken server from hanging the run.
-const LIMIT: Duration = Duration::from_secs(60);
+use crate::patience;
 
 /// Connects from an address of the loopback network.
 ///
@@ -29,10 +27,10 @@ pub async fn connect_from(source: IpAddr, server: SocketAddr) -> io::Result<TcpS
 /// to ask for.
 ///
 /// # Errors
-/// When the connection breaks, or stays open for a minute.
+/// When the connection breaks, or stays open for [`patience`].
 pub async fn exchange(mut stream: TcpStream, request: &str) -> io::Result<String> {
     stream.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
-    timeout(LIMIT, stream.read_to_end(&mut answer)).await??;
+    timeout(patience(), stream.read_to_end(&mut answer)).await??;
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }

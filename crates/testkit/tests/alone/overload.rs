@@ -8,7 +8,8 @@ use std::{
 };
 
 use osb_testkit::{
-    API_KEY, TestServer, collect_with, connect_from, exchange, running_at, wait_until,
+    API_KEY, TestServer, collect_with, connect_from, exchange, patience, running_at, scaled,
+    wait_until,
 };
 use reqwest::{Method, StatusCode};
 use tokio::{
@@ -17,8 +18,6 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// Generous deadline; a reply takes milliseconds.
-const PATIENCE: Duration = Duration::from_secs(30);
 const BOX: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 const TOKEN: &str = "token-of-the-box";
 
@@ -76,7 +75,7 @@ async fn keyed_requests_are_served(server: &TestServer) {
         (server.request(Method::GET, "/v1/sandboxes"), 200),
         (server.request(Method::GET, "/v1/sandboxes/none"), 404),
     ] {
-        let answer = timeout(PATIENCE, request.send()).await.unwrap().unwrap();
+        let answer = timeout(patience(), request.send()).await.unwrap().unwrap();
         assert_eq!(answer.status(), status);
     }
 }
@@ -113,7 +112,7 @@ async fn unfinished_logins_do_not_block_other_requests() {
             waiting = still;
         }
     };
-    let in_time = timeout(PATIENCE, all_displaced).await;
+    let in_time = timeout(patience(), all_displaced).await;
     assert!(in_time.is_ok(), "{displaced} were displaced");
     // The operator signs in from the address of an attacker.
     let stream = connect_from(client(0), server.address).await.unwrap();
@@ -135,7 +134,7 @@ async fn a_login_without_its_form_times_out() {
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(endless_login().as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    let ended = timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
+    let ended = timeout(patience(), stream.read_to_end(&mut answer)).await;
     assert!(ended.is_ok(), "the server still waits for the form");
     let answer = String::from_utf8_lossy(&answer);
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
@@ -172,7 +171,12 @@ async fn keyless_requests_do_not_block_keyed_ones_in_the_proxy() {
     let first = flood(server.address, client(1), 4, &keyless).await;
     let mut backends = Vec::new();
     for _ in 0..4 {
-        backends.push(timeout(PATIENCE, program.accept()).await.unwrap().unwrap());
+        backends.push(
+            timeout(patience(), program.accept())
+                .await
+                .unwrap()
+                .unwrap(),
+        );
     }
     let ask = async |source, headers: &str| {
         let request = proxied(&program, &format!("{headers}Connection: close\r\n"));
@@ -187,7 +191,12 @@ async fn keyless_requests_do_not_block_keyed_ones_in_the_proxy() {
     assert!(full.starts_with("HTTP/1.1 429"), "{full}");
     let _second = flood(server.address, client(2), 2, &keyless).await;
     for _ in 0..2 {
-        backends.push(timeout(PATIENCE, program.accept()).await.unwrap().unwrap());
+        backends.push(
+            timeout(patience(), program.accept())
+                .await
+                .unwrap()
+                .unwrap(),
+        );
     }
     let full = ask(client(3), "").await;
     assert!(full.starts_with("HTTP/1.1 503"), "{full}");
@@ -205,7 +214,7 @@ async fn keyless_requests_do_not_block_keyed_ones_in_the_proxy() {
             backend
         };
         let both = async { tokio::join!(ask(client(1), &key), answered) };
-        let (answer, _backend) = timeout(PATIENCE, both).await.unwrap();
+        let (answer, _backend) = timeout(patience(), both).await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
     // Every end of an exchange frees its place.
@@ -225,7 +234,7 @@ async fn keyless_requests_do_not_block_keyed_ones_in_the_proxy() {
             _ = wait_until("room", ask_again, |answer| answer.starts_with("HTTP/1.1 200")) => {}
         }
     };
-    timeout(PATIENCE, retried).await.unwrap();
+    timeout(patience(), retried).await.unwrap();
     server.stop().await;
 }
 
@@ -240,12 +249,15 @@ async fn tunnels_count_while_they_are_open() {
     let mut tunnel = flood(server.address, client(1), 1, &upgrade)
         .await
         .remove(0);
-    let (mut backend, _) = timeout(PATIENCE, program.accept()).await.unwrap().unwrap();
+    let (mut backend, _) = timeout(patience(), program.accept())
+        .await
+        .unwrap()
+        .unwrap();
     let switch =
         b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
     backend.write_all(switch).await.unwrap();
     let mut head = [0; 12];
-    timeout(PATIENCE, tunnel.read_exact(&mut head))
+    timeout(patience(), tunnel.read_exact(&mut head))
         .await
         .unwrap()
         .unwrap();
@@ -274,20 +286,24 @@ async fn ask_closed(server: &TestServer) -> String {
 #[tokio::test]
 async fn a_silent_tunnel_is_closed() {
     let program = mute().await;
-    let more = "[proxy]\ntunnel_idle_timeout = 1";
-    let server = TestServer::around([running_at("a", BOX, None)], more)
+    let idle = scaled(Duration::from_secs(1)).as_secs();
+    let more = format!("[proxy]\ntunnel_idle_timeout = {idle}");
+    let server = TestServer::around([running_at("a", BOX, None)], &more)
         .await
         .unwrap();
     let upgrade = proxied(&program, "Connection: Upgrade\r\nUpgrade: echo\r\n");
     let mut tunnel = flood(server.address, client(1), 1, &upgrade)
         .await
         .remove(0);
-    let (mut backend, _) = timeout(PATIENCE, program.accept()).await.unwrap().unwrap();
+    let (mut backend, _) = timeout(patience(), program.accept())
+        .await
+        .unwrap()
+        .unwrap();
     let switch =
         b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
     backend.write_all(switch).await.unwrap();
     let mut answer = Vec::new();
-    let ended = timeout(PATIENCE, tunnel.read_to_end(&mut answer)).await;
+    let ended = timeout(patience(), tunnel.read_to_end(&mut answer)).await;
     assert!(ended.is_ok(), "the tunnel is still open");
     assert!(answer.starts_with(b"HTTP/1.1 101"), "{answer:?}");
     server.stop().await;
@@ -344,7 +360,10 @@ async fn shed_requests_are_counted_in_few_lines_of_the_log() {
         .await
         .unwrap();
     let _held = flood(server.address, client(1), 1, &proxied(&program, "")).await;
-    let _backend = timeout(PATIENCE, program.accept()).await.unwrap().unwrap();
+    let _backend = timeout(patience(), program.accept())
+        .await
+        .unwrap()
+        .unwrap();
     let begun = Instant::now();
     let request = proxied(&program, "Connection: close\r\n");
     for _ in 0..SHED {

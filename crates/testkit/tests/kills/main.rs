@@ -29,7 +29,9 @@ use osb_runtime::{
     sim::{Faults, Options, SimRuntime},
 };
 use osb_service::Supervisor;
-use osb_testkit::{CannedProgram, TestServer, running_at, store_in, wait_until};
+use osb_testkit::{
+    CannedProgram, TestServer, patience, running_at, scaled, soon, store_in, wait_until,
+};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::{
@@ -43,8 +45,6 @@ use self::{
     store::KilledStore,
 };
 
-/// Guards against hanging.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// More steps than any operation takes.
 const MOST: usize = 60;
 /// Key of repeated creates.
@@ -99,8 +99,8 @@ impl Operation {
 /// Runs a server in a process of its own, as far as tasks are concerned, and kills it.
 fn killed<T>(work: impl Future<Output = T>) -> T {
     let process = tokio::runtime::Runtime::new().unwrap();
-    let result = process.block_on(async { tokio::time::timeout(PATIENCE, work).await.unwrap() });
-    process.shutdown_timeout(PATIENCE);
+    let result = process.block_on(async { tokio::time::timeout(patience(), work).await.unwrap() });
+    process.shutdown_timeout(patience());
     result
 }
 
@@ -371,10 +371,9 @@ fn a_server_that_lost_its_store_to_another_removes_nothing() {
         assert_eq!(status, 202, "{body}");
         let id = body["id"].as_str().unwrap().into();
         // What is due here may have been renewed by the other server.
-        let soon = jiff::Timestamp::now() + Duration::from_secs(2);
-        let due = server.service.renew(&id, WireTime::new(soon)).await;
+        let due = server.service.renew(&id, WireTime::new(soon())).await;
         due.unwrap();
-        tokio::time::sleep(Duration::from_secs(4)).await;
+        tokio::time::sleep(scaled(Duration::from_secs(4))).await;
         server.service.reconcile().await;
         assert_eq!(world.sim.sandboxes().len(), 2);
         world.is_lost.store(false, SeqCst);
@@ -419,11 +418,10 @@ fn everything_that_is_due_stays_until_the_hold_is_back(lose: impl Fn(&World, boo
         let failing = failing.await.unwrap();
         let existing = async || world.sim.sandboxes();
         wait_until("all containers", existing, |seen| seen.len() == 5).await;
-        let soon = jiff::Timestamp::now() + Duration::from_secs(2);
         let id = due.as_str().into();
         server
             .service
-            .renew(&id, WireTime::new(soon))
+            .renew(&id, WireTime::new(soon()))
             .await
             .unwrap();
 
@@ -443,7 +441,7 @@ fn everything_that_is_due_stays_until_the_hold_is_back(lose: impl Fn(&World, boo
             record.map(|record| record.facts.is_deleted())
         };
         wait_until("the failed create", failure, |seen| *seen == Some(true)).await;
-        tokio::time::sleep(Duration::from_secs(4)).await;
+        tokio::time::sleep(scaled(Duration::from_secs(4))).await;
         server.service.reconcile().await;
         assert_eq!(
             world.destroying.load(SeqCst),
@@ -488,17 +486,16 @@ fn an_intent_to_delete_that_comes_late_is_not_left_in_the_store() {
         assert_eq!(status, 202, "{body}");
         let id: osb_protocol::SandboxId = body["id"].as_str().unwrap().into();
         let late = world.deletions.write().await;
-        let soon = jiff::Timestamp::now() + Duration::from_secs(2);
         server
             .service
-            .renew(&id, WireTime::new(soon))
+            .renew(&id, WireTime::new(soon()))
             .await
             .unwrap();
         let (deleted, ()) = tokio::join!(server.service.delete(&id, false), async {
             let existing = async || world.sim.sandboxes();
             wait_until("the expiry", existing, Vec::is_empty).await;
             // Until the history is written, or waits for the intent.
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            tokio::time::sleep(scaled(Duration::from_secs(1))).await;
             drop(late);
         });
         let history = async || server.service.history(&id).await.unwrap().is_some();
@@ -584,7 +581,7 @@ async fn counting_execd(address: SocketAddr, body: String) -> (Arc<AtomicUsize>,
             if stream.read(&mut head).await.is_ok() {
                 count.fetch_add(1, SeqCst);
                 // Long enough for the other requests to arrive.
-                tokio::time::sleep(Duration::from_millis(400)).await;
+                tokio::time::sleep(scaled(Duration::from_millis(400))).await;
                 let _ = stream.write_all(answer.as_bytes()).await;
             }
         }

@@ -1,12 +1,12 @@
 //! Creates whose client goes away, comes back or asks twice, on the wire.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc};
 
 use osb_protocol::WireTime;
 use osb_runtime::sim::{Faults, SimRuntime};
 use osb_service::Supervisor;
 use osb_store::{HistoryEntry, Outcome, UnansweredCreate};
-use osb_testkit::{API_KEY, TestServer, store_in, wait_until};
+use osb_testkit::{API_KEY, TestServer, patience, store_in, wait_until};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::{
@@ -15,9 +15,6 @@ use tokio::{
     sync::Notify,
     time::timeout,
 };
-
-/// Guards against hanging.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A runtime whose images come, and whose containers start, when the test says so.
 #[derive(Default)]
@@ -91,7 +88,7 @@ async fn create(server: &TestServer, key: Option<&str>, body: &Value) -> (u16, V
     if let Some(key) = key {
         request = request.header("Idempotency-Key", key);
     }
-    let response = timeout(PATIENCE, request.send()).await.unwrap().unwrap();
+    let response = timeout(patience(), request.send()).await.unwrap().unwrap();
     let status = response.status().as_u16();
     (status, response.json().await.unwrap())
 }
@@ -181,7 +178,7 @@ async fn a_client_that_only_sends_no_more_is_answered() {
     gates.start.notify_one();
     let mut answer = String::new();
     let read = client.read_to_string(&mut answer);
-    timeout(PATIENCE, read).await.unwrap().unwrap();
+    timeout(patience(), read).await.unwrap().unwrap();
     assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
     assert!(answer.contains(&id));
 
@@ -194,7 +191,7 @@ async fn a_client_that_only_sends_no_more_is_answered() {
     client.shutdown().await.unwrap();
     let mut answer = String::new();
     let read = client.read_to_string(&mut answer);
-    timeout(PATIENCE, read).await.unwrap().unwrap();
+    timeout(patience(), read).await.unwrap().unwrap();
     assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
     server.stop().await;
     assert_eq!(sim.sandboxes(), [id.as_str().into()]);
@@ -241,7 +238,7 @@ async fn the_servers_own_end_removes_nothing() {
     let cut = async {
         let mut rest = Vec::new();
         // Cut without an answer when the time is up.
-        let _ = timeout(PATIENCE, client.read_to_end(&mut rest))
+        let _ = timeout(patience(), client.read_to_end(&mut rest))
             .await
             .unwrap();
         gates.start.notify_one();
@@ -262,7 +259,7 @@ async fn the_servers_own_end_removes_nothing() {
 fn killed<T>(work: impl Future<Output = T>) -> T {
     let process = tokio::runtime::Runtime::new().unwrap();
     let result = process.block_on(work);
-    process.shutdown_timeout(PATIENCE);
+    process.shutdown_timeout(patience());
     result
 }
 

@@ -6,7 +6,7 @@ use futures::StreamExt;
 use osb_protocol::SandboxId;
 use osb_runtime::sim::{Options, SimRuntime};
 use osb_store::MetricStretch;
-use osb_testkit::{TestServer, wait_until};
+use osb_testkit::{TestServer, scaled, wait_until};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -80,7 +80,7 @@ fn a_history_survives_a_restart_and_the_sandbox() {
         server.stop().await;
         (id, body["start"].clone())
     });
-    first.shutdown_timeout(PATIENCE);
+    first.shutdown_timeout(scaled(PATIENCE));
     assert!(begun.is_string(), "{begun}");
     process().block_on(async {
         let server = start().await;
@@ -112,7 +112,9 @@ async fn a_watcher_gets_a_sample_each_second_until_the_end() {
         server.service.delete(&id, true).await.unwrap();
         while stream.next().await.is_some() {}
     };
-    tokio::time::timeout(PATIENCE, read).await.expect("an end");
+    tokio::time::timeout(scaled(PATIENCE), read)
+        .await
+        .expect("an end");
     let samples: Vec<Value> = seen
         .lines()
         .filter_map(|line| line.strip_prefix("data:"))
@@ -155,7 +157,7 @@ async fn a_watcher_takes_room_until_it_ends_and_ends_with_its_key() {
     let revoked = format!("/v1/api-keys/{}", issued["apiKey"]["id"].as_str().unwrap());
     let revoke = server.request(Method::DELETE, &revoked).send();
     assert!(revoke.await.unwrap().status().is_success());
-    let end = tokio::time::timeout(PATIENCE, second.text());
+    let end = tokio::time::timeout(scaled(PATIENCE), second.text());
     end.await.expect("an end").unwrap();
     server.stop().await;
 }

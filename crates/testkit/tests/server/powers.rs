@@ -1,13 +1,11 @@
 //! Effects of a runtime's optional powers, over a simulated runtime that has them all.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
 use osb_protocol::{Feature, FeatureSet, SandboxId};
 use osb_runtime::{
     Codes, Reasons, Role, Runtime, Vocabulary,
     sim::{Options, SimRuntime},
 };
-use osb_testkit::{TestServer, wait_until};
+use osb_testkit::{TestServer, soon, wait_until};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -277,11 +275,9 @@ async fn an_expiry_removes_the_whole_group() {
     let (server, sim) = TestServer::sim_with(everything()).await.unwrap();
     let id = created(&server, &TestServer::good_create()).await;
     assert_eq!(sim.roles(&id), [Role::Main, Role::Egress]);
-    let soon = SystemTime::now() + Duration::from_secs(1);
-    let soon = soon.duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
     let path = format!("/v1/sandboxes/{id}/renew-expiration");
     let renew = server.request(Method::POST, &path);
-    let (status, body) = answer(renew.json(&json!({ "expiresAt": soon }))).await;
+    let (status, body) = answer(renew.json(&json!({ "expiresAt": soon().to_string() }))).await;
     assert_eq!(status, StatusCode::OK, "{body}");
     let gone = |seen: &(StatusCode, Value)| seen.0 == StatusCode::NOT_FOUND;
     wait_until("its expiry", || get(&server, &id), gone).await;

@@ -1,12 +1,9 @@
 //! Previews with origins of their own: who gets in, and what passes.
 
-use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-    time::Duration,
-};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use osb_service::Supervisor;
-use osb_testkit::{API_KEY, TestServer, running_at};
+use osb_testkit::{API_KEY, TestServer, patience, running_at};
 use reqwest::{Client, Response, redirect::Policy};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -340,7 +337,7 @@ async fn a_preview_ends_with_the_session_that_opened_it() {
     let (listener, pass, tunnel) = &mut open[0];
     let mut rest = Vec::new();
     let ended = tunnel.read_to_end(&mut rest);
-    let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
+    let ended = tokio::time::timeout(patience(), ended).await;
     ended.expect("the connection ends, too").unwrap();
     let mut answers = 0;
     while listener.get("/", &[("cookie", pass)]).await.status() != 403 {

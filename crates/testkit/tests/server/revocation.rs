@@ -1,13 +1,10 @@
 //! What a key opened ends with the key: streams and tunnels through the proxy, too.
 
-use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-    time::Duration,
-};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use osb_server::identity::Accounts;
 use osb_service::Supervisor;
-use osb_testkit::{TestServer, connect_from, running_at, store_in};
+use osb_testkit::{TestServer, connect_from, patience, running_at, store_in};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::{
@@ -18,8 +15,6 @@ use tokio::{
 
 /// Address of the sandbox.
 const INSIDE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 71));
-/// Time after which a test gives up.
-const DEADLINE: Duration = Duration::from_secs(60);
 const STREAM: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nping\r\n";
 const TUNNEL: &str =
     "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nping";
@@ -58,14 +53,14 @@ async fn open(server: &TestServer, key: &str, program: SocketAddr, more: &str) -
             assert_ne!(stream.read_buf(&mut seen).await.unwrap(), 0, "{seen:?}");
         }
     };
-    timeout(DEADLINE, begins).await.expect("an answer");
+    timeout(patience(), begins).await.expect("an answer");
     stream
 }
 
 async fn ended(mut stream: TcpStream) {
     let mut rest = Vec::new();
     // A reset is an end, too.
-    let _ = timeout(DEADLINE, stream.read_to_end(&mut rest))
+    let _ = timeout(patience(), stream.read_to_end(&mut rest))
         .await
         .expect("the connection ends");
 }

@@ -22,7 +22,9 @@ use osb_runtime::{
 use osb_server::identity::Accounts;
 use osb_service::Supervisor;
 use osb_store::{MetricStretch, ReportedCommand};
-use osb_testkit::{CannedProgram, TestServer, connect_from, running_at, store_in, wait_until};
+use osb_testkit::{
+    CannedProgram, TestServer, connect_from, patience, running_at, store_in, wait_until,
+};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 use tokio::{
@@ -217,7 +219,7 @@ async fn records_of_a_sandbox_are_its_tenants_also_after_its_end() {
 fn killed<T>(work: impl Future<Output = T>) -> T {
     let process = tokio::runtime::Runtime::new().unwrap();
     let result = process.block_on(work);
-    process.shutdown_timeout(Duration::from_secs(60));
+    process.shutdown_timeout(patience());
     result
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use osb_runtime::sim::{Faults, Options, SimRuntime};
-use osb_testkit::{API_KEY, TestServer, wait_until};
+use osb_testkit::{API_KEY, TestServer, soon, wait_until};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, net::TcpStream};
@@ -131,12 +131,11 @@ async fn what_the_server_does_by_itself_is_its_own() {
     let create = server.request(Method::POST, "/v1/sandboxes");
     let created = entry_of(&server, "create", create.json(&TestServer::good_create())).await;
     let id = created["object"]["id"].as_str().unwrap().to_owned();
-    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(2);
     let renew = server.request(
         Method::POST,
         &format!("/v1/sandboxes/{id}/renew-expiration"),
     );
-    let (status, body) = answer(renew.json(&json!({"expiresAt": soon.to_string()}))).await;
+    let (status, body) = answer(renew.json(&json!({"expiresAt": soon().to_string()}))).await;
     assert_eq!(status, 200, "{body}");
     let query = format!("sandbox={id}&action=sandbox.expire");
     let expired = wait_until(
@@ -242,10 +241,9 @@ async fn an_expiry_that_a_restart_repeats_has_one_entry() {
         remove_fails: Some("busy".to_owned()),
         ..Faults::default()
     });
-    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(2);
     let path = format!("/v1/sandboxes/{id}/renew-expiration");
     let renew = server.request(Method::POST, &path);
-    let renewed = answer(renew.json(&json!({"expiresAt": soon.to_string()}))).await;
+    let renewed = answer(renew.json(&json!({"expiresAt": soon().to_string()}))).await;
     assert_eq!(renewed.0, StatusCode::OK, "{renewed:?}");
     let query = format!("sandbox={id}&action=sandbox.expire");
     let expired = async |server: &TestServer| {

@@ -11,7 +11,7 @@ use osb_runtime::{
     sim::{Faults, SimRuntime},
 };
 use osb_store::Outcome;
-use osb_testkit::{TestServer, running_at, wait_until};
+use osb_testkit::{TestServer, running_at, soon, wait_until};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -351,13 +351,11 @@ async fn a_create_that_expires_leaves_that_in_its_history() {
         let is_there = |seen: &(StatusCode, Value)| seen.1["pagination"]["totalItems"] == 1;
         let (_, list) = wait_until("the sandbox", list, is_there).await;
         let id = list["items"][0]["id"].as_str().unwrap().to_owned();
-        let soon = SystemTime::now() + Duration::from_secs(2);
-        let soon = soon.duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
         let renew = server.request(
             Method::POST,
             &format!("/v1/sandboxes/{id}/renew-expiration"),
         );
-        let (status, body) = answer(renew.json(&json!({ "expiresAt": soon }))).await;
+        let (status, body) = answer(renew.json(&json!({ "expiresAt": soon().to_string() }))).await;
         assert_eq!(status, 200, "{body}");
         id
     };

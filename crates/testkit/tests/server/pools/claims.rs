@@ -1,7 +1,6 @@
 //! Claims that cannot be made, are made late or are asked for twice, and used sandboxes without a claim.
 
-use std::time::Duration;
-
+use osb_testkit::patience;
 use tokio::time::timeout;
 
 use super::*;
@@ -138,7 +137,7 @@ async fn a_repeated_create_takes_and_awaits_no_other_sandbox() {
     assert_eq!(status, 202, "{first}");
     let starting = async || sim.sandboxes().len();
     wait_until("the next start", starting, |count| *count == 2).await;
-    let again = timeout(Duration::from_secs(10), once()).await;
+    let again = timeout(patience(), once()).await;
     let (status, again) = again.expect("the answer is known");
     assert_eq!((status, &again["id"]), (202, &first["id"]));
     server.stop().await;

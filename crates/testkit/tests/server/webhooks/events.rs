@@ -1,6 +1,6 @@
 //! Which events reach whom.
 
-use osb_testkit::{TestServer, WebhookReceiver, wait_until};
+use osb_testkit::{TestServer, WebhookReceiver, soon, wait_until};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -89,9 +89,8 @@ async fn a_failure_has_its_reason_and_other_types_are_left_out() {
     let data = received[0].json()["data"].clone();
     assert_eq!(data["reason"], "CONTAINER_EXITED_ERROR", "{data}");
     assert!(data["message"].as_str().unwrap().contains("exit code 3"));
-    let soon = jiff::Timestamp::now() + std::time::Duration::from_millis(1500);
     let path = format!("/v1/sandboxes/{id}/renew-expiration");
-    let renewal = json!({"expiresAt": soon.to_string()});
+    let renewal = json!({"expiresAt": soon().to_string()});
     let (status, body) = stage.post(&path, &renewal).await;
     assert_eq!(status, 200, "{body}");
     let received = arrived(&receiver, 2).await;

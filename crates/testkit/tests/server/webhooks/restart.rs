@@ -1,9 +1,9 @@
 //! What a restart, and a store that takes no writes, do to events.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use osb_store::Location;
-use osb_testkit::{WebhookReceiver, store_in, wait_until};
+use osb_testkit::{WebhookReceiver, patience, store_in, wait_until};
 use serde_json::json;
 use sqlx::{ConnectOptions, Connection, sqlite::SqliteConnectOptions};
 
@@ -94,8 +94,7 @@ async fn sqlite_a_locked_store_delays_events_and_not_sandboxes() {
         .unwrap();
     for change in ["pause", "resume"] {
         let path = format!("/v1/sandboxes/{id}/{change}");
-        let bound = Duration::from_secs(60);
-        let (status, body) = tokio::time::timeout(bound, stage.post(&path, &json!({})))
+        let (status, body) = tokio::time::timeout(patience(), stage.post(&path, &json!({})))
             .await
             .unwrap();
         assert_eq!(status, 202, "{body}");
