@@ -12,12 +12,11 @@ use osb_runtime::{
     sim::{Options, SimRuntime},
 };
 use osb_store::Location;
-use osb_testkit::{Schema, TestServer, WebhookReceiver, running_at, wait_until};
+use osb_testkit::{Database, TestServer, WebhookReceiver, running_at, scaled, soon, wait_until};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use sqlx::{
-    AssertSqlSafe, ConnectOptions, Connection, PgConnection, SqliteConnection,
-    sqlite::SqliteConnectOptions,
+    ConnectOptions, Connection, PgConnection, SqliteConnection, sqlite::SqliteConnectOptions,
 };
 use tokio::time::{Instant, timeout};
 
@@ -53,7 +52,10 @@ async fn ask(server: &TestServer, method: Method, path: &str, body: Option<Value
     if let Some(body) = body {
         request = request.json(&body);
     }
-    let response = timeout(BOUND, request.send()).await.unwrap().unwrap();
+    let response = timeout(scaled(BOUND), request.send())
+        .await
+        .unwrap()
+        .unwrap();
     let (status, retry_after) = (
         response.status(),
         response.headers().contains_key("retry-after"),
@@ -280,13 +282,9 @@ impl Lock {
 
 /// Holds the write lock of a store.
 async fn lock(folder: &Path) -> Lock {
-    if let Some(schema) = Schema::of(folder).unwrap() {
-        let mut other = schema.connect().await.unwrap();
-        let lock = format!(
-            "BEGIN; LOCK TABLE {}.holder IN EXCLUSIVE MODE",
-            schema.name()
-        );
-        let lock = sqlx::raw_sql(AssertSqlSafe(lock));
+    if let Some(database) = Database::of(folder).unwrap() {
+        let mut other = database.connect().await.unwrap();
+        let lock = sqlx::raw_sql("BEGIN; LOCK TABLE holder IN EXCLUSIVE MODE");
         lock.execute(&mut other).await.unwrap();
         return Lock::Postgres(other);
     }
@@ -308,7 +306,10 @@ async fn a_locked_store_refuses_writes_soon_and_recovers() {
         create(&server, 600).await,
         create(&server, 600).await,
     );
-    assert_eq!(renew(&server, &due, in_seconds(3.0)).await.status, 200);
+    assert_eq!(
+        renew(&server, &due, json!(soon().to_string())).await.status,
+        200
+    );
     let other = lock(folder.path()).await;
     let begun = Instant::now();
     renew(&server, &kept, in_seconds(7200.0))
@@ -319,7 +320,11 @@ async fn a_locked_store_refuses_writes_soon_and_recovers() {
     for refused in futures::future::join_all(at_once).await {
         refused.is_refused_for("locked");
     }
-    assert!(begun.elapsed() < BOUND, "took {:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < scaled(BOUND),
+        "took {:?}",
+        begun.elapsed()
+    );
     ready(&server).await.is_refused_for("locked");
     assert_eq!(get(&server, &kept).await.status, 200, "reads go on");
     assert_eq!(delete(&server, &deleted).await.status, 204);
@@ -398,11 +403,9 @@ async fn a_sandbox_that_comes_back_before_its_end_is_stored_keeps_its_renewal() 
 
 /// Runs a statement of another program on a store.
 async fn execute(folder: &Path, sqlite: &'static str, postgres: &'static str) {
-    if let Some(schema) = Schema::of(folder).unwrap() {
-        let statement = format!("SET search_path TO {}; {postgres}", schema.name());
-        let statement = sqlx::raw_sql(AssertSqlSafe(statement));
-        let mut other = schema.connect().await.unwrap();
-        statement.execute(&mut other).await.unwrap();
+    if let Some(database) = Database::of(folder).unwrap() {
+        let mut other = database.connect().await.unwrap();
+        sqlx::raw_sql(postgres).execute(&mut other).await.unwrap();
         return;
     }
     let options = SqliteConnectOptions::new().filename(folder.join("store.db"));
@@ -461,15 +464,15 @@ async fn an_entry_that_the_store_never_takes_delays_no_other() {
 
 /// The ids in the history as another program sees them.
 async fn stored_history(folder: &Path) -> Vec<String> {
-    if let Some(schema) = Schema::of(folder).unwrap() {
-        let query = format!("SELECT id FROM {}.sandbox_history", schema.name());
-        let query = sqlx::query_scalar(AssertSqlSafe(query));
-        let mut other = schema.connect().await.unwrap();
+    const QUERY: &str = "SELECT id FROM sandbox_history";
+    if let Some(database) = Database::of(folder).unwrap() {
+        let mut other = database.connect().await.unwrap();
+        let query = sqlx::query_scalar(QUERY);
         return query.fetch_all(&mut other).await.unwrap();
     }
     let options = SqliteConnectOptions::new().filename(folder.join("store.db"));
     let mut other = options.connect().await.unwrap();
-    let query = sqlx::query_scalar("SELECT id FROM sandbox_history");
+    let query = sqlx::query_scalar(QUERY);
     query.fetch_all(&mut other).await.unwrap()
 }
 
