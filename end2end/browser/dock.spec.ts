@@ -52,6 +52,51 @@ test("a shell goes into the dock, survives navigation and a reload, and returns 
   await expect.poll(() => text(page)).toContain("here-kept-42");
 });
 
+test("a restored dock leaves the focus to the page", async ({ page, api }) => {
+  const [docked, shown] = [await api.create(), await api.create()];
+  await logIn(page, `/console/sandboxes/${docked.id}/terminal`);
+  await expect(page.locator(".terminal-bar")).toContainText("Connected");
+  await page.getByRole("button", { name: "Keep in the dock" }).click();
+  await connected(page);
+  // What the user puts into the dock is typed in at once.
+  await expect(dock(page).locator(".xterm-helper-textarea")).toBeFocused();
+  const inDock = () => page.evaluate(() => document.activeElement?.closest(".dock") != null);
+  for (const path of ["/console", "/console/sandboxes", "/console/create"]) {
+    await page.goto(path);
+    await hydrated(page);
+    await connected(page);
+    await expect.poll(() => text(page)).toMatch(/[$#]/);
+    expect([path, await inDock()]).toEqual([path, false]);
+    // A key of the page does what it does without a dock.
+    await page.keyboard.press("?");
+    await expect(page.getByRole("dialog", { name: "Keyboard" })).toBeVisible();
+    await page.keyboard.press("Escape");
+  }
+  // Whichever of the two is connected first.
+  for (let load = 0; load < 3; load += 1) {
+    await page.goto(`/console/sandboxes/${shown.id}/terminal`);
+    await hydrated(page);
+    await connected(page);
+    const own = page.locator("main");
+    await expect(own.locator(".terminal-state")).toContainText("Connected");
+    await expect(own.locator(".xterm-helper-textarea")).toBeFocused();
+    await page.keyboard.type(`echo typed-${load}-here`);
+    await page.keyboard.press("Enter");
+    await expect(own.locator(".xterm-rows")).toContainText(`typed-${load}-here`);
+    await expect(dock(page).locator(".xterm-rows")).not.toContainText("typed");
+  }
+  // A shell that connects again takes nothing away either.
+  await page.goto("/console/sandboxes");
+  await hydrated(page);
+  await connected(page);
+  await page.getByRole("searchbox").focus();
+  await api.call("POST", `/sandboxes/${docked.id}/pause`);
+  await expect(dock(page).locator(".terminal-state")).toContainText("Waiting for the sandbox");
+  await api.call("POST", `/sandboxes/${docked.id}/resume`);
+  await connected(page);
+  await expect(page.getByRole("searchbox")).toBeFocused();
+});
+
 test("further shells are beside each other, and end when they are closed", async ({ page, sandbox }) => {
   await logIn(page, `/console/sandboxes/${sandbox.id}/terminal`);
   await expect(page.locator(".terminal-bar")).toContainText("Connected");

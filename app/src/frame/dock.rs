@@ -61,6 +61,9 @@ pub(crate) struct Arrangement {
     pub(crate) side_by_side: bool,
     /// Height of the panels in CSS pixels.
     pub(crate) height: u32,
+    /// Panels that are there since the page was loaded.
+    #[serde(skip)]
+    restored: Vec<(SandboxId, Shows)>,
 }
 
 impl Default for Arrangement {
@@ -71,6 +74,7 @@ impl Default for Arrangement {
             folded: false,
             side_by_side: false,
             height: HEIGHT,
+            restored: Vec::new(),
         }
     }
 }
@@ -80,12 +84,22 @@ impl Arrangement {
         let mut read: Self = serde_json::from_str(text).ok()?;
         read.height = read.height.max(LEAST_HEIGHT);
         read.front = read.front.min(read.panels.len().saturating_sub(1));
+        let panels = read.panels.iter();
+        read.restored = panels.map(|it| (it.sandbox.clone(), it.shows)).collect();
         Some(read)
     }
 
     /// Whether it has this panel.
     pub(crate) fn has(&self, sandbox: &SandboxId, shows: Shows) -> bool {
         self.position(sandbox, shows).is_some()
+    }
+
+    /// Whether this panel came with the page, without an act of the user. Such a panel leaves the
+    /// focus to the page.
+    #[cfg(any(feature = "hydrate", test))]
+    pub(crate) fn is_restored(&self, sandbox: &SandboxId, shows: Shows) -> bool {
+        let mut restored = self.restored.iter();
+        restored.any(|(known, what)| known == sandbox && *what == shows)
     }
 
     fn position(&self, sandbox: &SandboxId, shows: Shows) -> Option<usize> {
@@ -108,6 +122,8 @@ impl Arrangement {
             return;
         };
         self.panels.remove(at);
+        self.restored
+            .retain(|(known, what)| (known, *what) != (sandbox, shows));
         if self.front > at || self.front == self.panels.len() {
             self.front = self.front.saturating_sub(1);
         }
@@ -270,11 +286,33 @@ mod tests {
     }
 
     #[test]
+    fn only_what_came_with_the_page_is_restored() {
+        let shell = Shows::Shell(0);
+        let mut it = Arrangement::default();
+        it.open(panel("a", shell));
+        assert!(!it.is_restored(&"a".into(), shell));
+        let text = serde_json::to_string(&it).unwrap();
+        let mut it = Arrangement::read(&text).unwrap();
+        it.open(panel("b", shell));
+        assert!(it.is_restored(&"a".into(), shell));
+        assert!(!it.is_restored(&"a".into(), Shows::Shell(1)));
+        assert!(!it.is_restored(&"b".into(), shell));
+        it.close(&"a".into(), shell);
+        it.open(panel("a", shell));
+        assert!(
+            !it.is_restored(&"a".into(), shell),
+            "the user opened it again"
+        );
+    }
+
+    #[test]
     fn what_the_tab_remembers_is_read_with_care() {
         let mut it = Arrangement::default();
         it.open(panel("a", Shows::Shell(3)));
         let text = serde_json::to_string(&it).unwrap();
-        assert_eq!(Arrangement::read(&text), Some(it));
+        let read = Arrangement::read(&text).unwrap();
+        assert_eq!(read.panels, it.panels);
+        assert_eq!((read.front, read.height), (it.front, it.height));
         let odd = Arrangement::read(r#"{"front":7,"height":1}"#).unwrap();
         assert_eq!((odd.front, odd.height), (0, LEAST_HEIGHT));
         assert_eq!(Arrangement::read("[garbage"), None);

@@ -322,6 +322,16 @@ impl Ui {
         }
     }
 
+    /// Whether it takes the focus when it is first connected. A panel that came with the page leaves
+    /// it to the page.
+    #[cfg(feature = "hydrate")]
+    fn takes_focus(self, id: &SandboxId) -> bool {
+        let is_restored = |it: Dock| {
+            it.0.with_untracked(|it| it.is_restored(id, Shows::Shell(self.shell)))
+        };
+        !self.docked || !self.dock.is_some_and(is_restored)
+    }
+
     /// Whether its user closed it. What is only no longer shown goes on.
     #[cfg_attr(
         not(feature = "hydrate"),

@@ -62,6 +62,9 @@ struct Session {
     attempts: u32,
     /// Whether this tab held the shell before, so that what holds it now may be left of this tab.
     held_before: bool,
+    /// Whether the terminal takes the focus once it is connected: after an act of the user, and never
+    /// after a reconnection, when the focus may be elsewhere.
+    takes_focus: bool,
     observer: Option<(ResizeObserver, Closure<dyn FnMut()>)>,
     theme: Option<ThemeWatch>,
 }
@@ -76,6 +79,7 @@ pub(super) fn mount(sandbox: SandboxId, place: NodeRef<Div>, ui: Ui) {
         pty: own(memory_name(&sandbox, ui.shell)).or_else(|| asked.watched.clone()),
         held_before: own(left_name(&sandbox, ui.shell)).is_some(),
         is_confirmed: asked.take_confirmation(&sandbox),
+        takes_focus: ui.takes_focus(&sandbox),
         sandbox,
         ui,
         asked,
@@ -313,6 +317,7 @@ fn connected(session: &Shared, pty: String, role: PtyRole, window: Option<u64>) 
         session.attempts = 0;
         session.held_before |= is_holder;
     }
+    let takes_focus = is_holder && std::mem::take(&mut session.borrow_mut().takes_focus);
     let session = session.borrow();
     session.flow.connect(window);
     session.ui.phase.set(match role {
@@ -326,6 +331,8 @@ fn connected(session: &Shared, pty: String, role: PtyRole, window: Option<u64>) 
     if is_holder {
         let (columns, rows) = xterm.size();
         session.send_size(columns, rows);
+    }
+    if takes_focus {
         xterm.focus();
     }
 }
@@ -417,6 +424,7 @@ fn act(session: &Shared, action: TerminalAction) {
     {
         let mut session = session.borrow_mut();
         session.attempts = 0;
+        session.takes_focus = true;
         session.socket = None;
         session.ui.phase.set(Phase::Connecting);
     }
