@@ -11,12 +11,18 @@ use crate::{
     extension::{self, TimeSelect},
     frame::Toasts,
     tab::Tab,
-    ui::{Clock, Confirm, Icon, Question},
+    ui::{Clock, Confirm, Icon, Question, Subject, Subjects, duration},
     view::{BulkEnd, BulkResult, LOOKS_ONLY, ServerInfo, bulk_summary, offers_changes, title},
 };
 
 /// Address of the page that asks before the selected sandboxes are deleted, for browsers without script.
 const CONFIRM_DELETE: &str = "/console/sandboxes/bulk/confirm-delete";
+
+/// Ids of the buttons that show the selected sandboxes, and the list again.
+pub(super) const SHOW_SELECTED: &str = "show-selected";
+pub(super) const SHOW_LIST: &str = "show-list";
+/// Most sandboxes that a question names.
+const NAMED: usize = 10;
 
 /// Id of what sums up what an action did.
 const RESULTS: &str = "bulk-results";
@@ -49,6 +55,43 @@ impl Act {
         }
     }
 
+    /// What is asked before it is done to so many sandboxes.
+    fn question(self, count: usize) -> String {
+        let verb = match self {
+            Self::Extend => "Extend",
+            Self::Pause => "Pause",
+            Self::Resume => "Resume",
+            Self::Delete => return deletion::question(count),
+        };
+        match count {
+            1 => format!("{verb} 1 sandbox?"),
+            count => format!("{verb} {count} sandboxes?"),
+        }
+    }
+
+    /// What it does. Lives are extended to so many seconds from now.
+    fn effect(self, seconds: i64) -> String {
+        match self {
+            Self::Extend => format!(
+                "Each lives for {} from now, or as long as before if that is longer.",
+                duration(seconds)
+            ),
+            Self::Pause => "Freezes every process in them until they are resumed.".to_owned(),
+            Self::Resume => "Lets their processes go on.".to_owned(),
+            Self::Delete => deletion::OF_SEVERAL.to_owned(),
+        }
+    }
+
+    /// The button that does it.
+    fn yes(self) -> &'static str {
+        match self {
+            Self::Extend => "Extend selected",
+            Self::Pause => "Pause selected",
+            Self::Resume => "Resume selected",
+            Self::Delete => "Delete selected",
+        }
+    }
+
     /// What was done to a sandbox.
     fn done(self) -> &'static str {
         match self {
@@ -77,21 +120,21 @@ pub(super) fn BulkBar(page: ListPage, selection: Selection) -> impl IntoView {
     let chosen = RwSignal::new(None::<i64>);
     let seconds = Memo::new(move |_| chosen.get().unwrap_or_else(|| first.get()));
     let toasts = Toasts::current();
-    let act_on = move |act: Act, ids: Vec<SandboxId>| {
+    let title_of = move |id: &SandboxId| match page.rows.get(id) {
+        Some(row) => title(&row.sandbox).to_owned(),
+        None => id.short().to_owned(),
+    };
+    let act_on = move |act: Act, ids: Vec<SandboxId>, seconds: i64| {
         if busy.get_untracked() || ids.is_empty() {
             return;
         }
         busy.set(true);
-        let title_of = move |id: &SandboxId| match page.rows.get(id) {
-            Some(row) => title(&row.sandbox).to_owned(),
-            None => id.short().to_owned(),
-        };
         // Before the action: afterwards they may be gone.
         let titles: Vec<_> = ids.iter().map(title_of).collect();
         let sent = ids.clone();
         spawn_local(async move {
             let results = match act {
-                Act::Extend => api::extend_all(ids, seconds.get_untracked()).await,
+                Act::Extend => api::extend_all(ids, seconds).await,
                 Act::Pause => api::pause_all(ids).await,
                 Act::Resume => api::resume_all(ids).await,
                 Act::Delete => api::delete_all(ids).await,
@@ -117,16 +160,46 @@ pub(super) fn BulkBar(page: ListPage, selection: Selection) -> impl IntoView {
         });
     };
     let confirm = Confirm::current();
-    let ask = move |ids: Vec<SandboxId>| {
-        if ids.is_empty() {
-            return;
+    let ask = move |act: Act, ids: Vec<SandboxId>| {
+        let seconds = seconds.get_untracked();
+        let shown = selection.shown();
+        let (shown, hidden): (Vec<_>, Vec<_>) = ids.iter().partition(|id| shown.contains(*id));
+        // What is in view needs no question, unless it cannot be undone.
+        if ids.is_empty() || (act != Act::Delete && hidden.is_empty()) {
+            return act_on(act, ids, seconds);
         }
-        confirm.ask(Question {
-            title: deletion::question(ids.len()),
-            text: deletion::OF_SEVERAL.to_owned(),
-            yes: "Delete selected",
-            act: Arc::new(move || act_on(Act::Delete, ids.clone())),
-        });
+        let (count, not_shown) = (ids.len(), hidden.len());
+        let hidden = hidden.into_iter().map(|id| (id, Some("not shown")));
+        let all = hidden.chain(shown.into_iter().map(|id| (id, None)));
+        let subject = |(id, note): (&SandboxId, Option<&'static str>)| {
+            let name = title_of(id);
+            let short = (id.short() != name).then(|| id.short().to_owned());
+            Subject {
+                name,
+                id: short,
+                note,
+            }
+        };
+        let subjects = Subjects {
+            named: all.take(NAMED).map(subject).collect(),
+            others: count.saturating_sub(NAMED),
+            is_mild: act != Act::Delete,
+        };
+        let text = match not_shown {
+            0 => act.effect(seconds),
+            _ => format!(
+                "{} {}",
+                act.effect(seconds),
+                not_shown_words(not_shown, count)
+            ),
+        };
+        let question = Question {
+            title: act.question(count),
+            text,
+            yes: act.yes(),
+            act: Arc::new(move || act_on(act, ids.clone(), seconds)),
+        };
+        confirm.ask_about(question, subjects);
     };
     let features = use_context::<ServerInfo>().unwrap_or_default().features;
     let is_busy = move || busy.get();
@@ -135,10 +208,8 @@ pub(super) fn BulkBar(page: ListPage, selection: Selection) -> impl IntoView {
     let button = move |act: Act, icon: &'static str, label: &'static str| {
         let click = move |event: ev::MouseEvent| {
             event.prevent_default();
-            match act {
-                _ if is_barred => {}
-                Act::Delete => ask(selection.ids()),
-                act => act_on(act, selection.ids()),
+            if !is_barred {
+                ask(act, selection.ids());
             }
         };
         let asks = act == Act::Delete;
@@ -183,8 +254,12 @@ pub(super) fn BulkBar(page: ListPage, selection: Selection) -> impl IntoView {
         >
             <input type="hidden" name="list" value=move || page.query.read().url() />
             <p class="num needs-script" aria-live="polite">
-                {move || format!("{} selected", selection.len())}
+                {move || match selection.count_not_shown() {
+                    0 => format!("{} selected", selection.len()),
+                    hidden => format!("{} selected, {hidden} not shown", selection.len()),
+                }}
             </p>
+            <NotShown selection />
             {why.map(|why| view! { <p class="fine">{why}</p> })}
             <SelectMatching page selection />
             <TimeSelect first chosen prefix="" disabled=Signal::stored(is_barred) />
@@ -194,13 +269,65 @@ pub(super) fn BulkBar(page: ListPage, selection: Selection) -> impl IntoView {
             <button
                 type="button"
                 class="button needs-script"
-                on:click=move |_| selection.replace([])
+                on:click=move |_| {
+                    selection.replace([]);
+                    selection.show_all();
+                }
             >
                 "Clear"
             </button>
             <p class="fine needs-script" aria-live="polite">{note}</p>
         </form>
         <Results report />
+    }
+    .into_any()
+}
+
+/// Says how many of the sandboxes are not shown.
+fn not_shown_words(not_shown: usize, count: usize) -> String {
+    match (not_shown, count) {
+        (1, 1) => "It is not shown in the list.".to_owned(),
+        (1, _) => "1 of them is not shown in the list.".to_owned(),
+        (all, count) if all == count => "None of them is shown in the list.".to_owned(),
+        (some, _) => format!("{some} of them are not shown in the list."),
+    }
+}
+
+/// What can be done about selected sandboxes that the page does not show.
+#[component]
+fn NotShown(selection: Selection) -> impl IntoView {
+    let is_any = Memo::new(move |_| selection.count_not_shown() > 0);
+    let show = move |_| {
+        selection.show_only();
+        browser::focus_if_lost(SHOW_LIST);
+    };
+    let leave = move |_| {
+        let shown = selection.shown();
+        selection.retain(|id| shown.contains(id));
+        browser::focus_if_lost(browser::MAIN);
+    };
+    view! {
+        <Show when=move || is_any.get() && !selection.is_shown_only()>
+            <button
+                id=SHOW_SELECTED
+                type="button"
+                class="button needs-script"
+                title="List all that is selected"
+                on:click=show
+            >
+                "Show them"
+            </button>
+        </Show>
+        <Show when=move || is_any.get()>
+            <button
+                type="button"
+                class="button needs-script"
+                title="Deselect what is not shown"
+                on:click=leave
+            >
+                "Deselect them"
+            </button>
+        </Show>
     }
     .into_any()
 }
@@ -234,7 +361,8 @@ fn SelectMatching(page: ListPage, selection: Selection) -> impl IntoView {
     let more = Memo::new(move |_| {
         let is_clear = page.filter.with(|filter| filter.problems().is_empty());
         // Only asked for when it can be more than the page.
-        let is_asked = is_clear && selection.len() > 0 && selection.has_page();
+        let is_asked =
+            is_clear && selection.len() > 0 && selection.has_page() && !selection.is_shown_only();
         let count = is_asked.then(|| {
             page.rows.track();
             matching().len()
@@ -318,4 +446,23 @@ fn Results(
         })
     };
     view! { <div class="bulk-results" role="status">{content}</div> }.into_any()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_count_what_is_not_shown() {
+        assert_eq!(Act::Extend.question(1), "Extend 1 sandbox?");
+        assert_eq!(Act::Pause.question(3), "Pause 3 sandboxes?");
+        assert_eq!(Act::Delete.question(2), "Delete 2 sandboxes?");
+        assert_eq!(not_shown_words(1, 1), "It is not shown in the list.");
+        assert_eq!(not_shown_words(2, 2), "None of them is shown in the list.");
+        assert_eq!(not_shown_words(1, 2), "1 of them is not shown in the list.");
+        assert_eq!(
+            not_shown_words(2, 3),
+            "2 of them are not shown in the list."
+        );
+    }
 }

@@ -14,16 +14,59 @@ pub(super) struct Selection {
     /// The row that was selected last: Shift extends the selection from there.
     anchor: StoredValue<Option<SandboxId>>,
     shown: Memo<Shown>,
+    only: Only,
 }
+
+/// The sandboxes that the page shows instead of what the filter finds, if it does.
+pub(super) type Only = RwSignal<Option<BTreeSet<SandboxId>>>;
 
 impl Selection {
     /// Nothing of these rows.
-    pub(super) fn of(shown: Memo<Shown>) -> Self {
+    pub(super) fn of(shown: Memo<Shown>, only: Only) -> Self {
         Self {
             ids: RwSignal::default(),
             anchor: StoredValue::new(None),
             shown,
+            only,
         }
+    }
+
+    /// How many of the selected sandboxes the page does not show: the filter leaves them out, or they
+    /// are on another page. Tracks changes.
+    pub(super) fn count_not_shown(&self) -> usize {
+        let is_selected = |id: &&SandboxId| self.contains(id);
+        let ids = |shown: &Shown| {
+            shown
+                .rows
+                .iter()
+                .map(|(id, _)| id)
+                .filter(is_selected)
+                .count()
+        };
+        self.len().saturating_sub(self.shown.with(ids))
+    }
+
+    /// The sandboxes that the page shows.
+    pub(super) fn shown(&self) -> BTreeSet<SandboxId> {
+        let ids = |shown: &Shown| shown.rows.iter().map(|(id, _)| id.clone()).collect();
+        self.shown.with_untracked(ids)
+    }
+
+    /// Shows the selected sandboxes instead of what the filter finds.
+    pub(super) fn show_only(&self) {
+        self.only.set(Some(self.ids.get_untracked()));
+    }
+
+    /// Shows what the filter finds again.
+    pub(super) fn show_all(&self) {
+        if self.only.with_untracked(Option::is_some) {
+            self.only.set(None);
+        }
+    }
+
+    /// Whether the page shows what was selected instead of what the filter finds. Tracks changes.
+    pub(super) fn is_shown_only(&self) -> bool {
+        self.only.with(Option::is_some)
     }
 
     /// Whether a sandbox is selected. Tracks changes.
@@ -72,12 +115,23 @@ impl Selection {
     }
 
     /// Forgets those that are gone.
-    pub(super) fn retain(&self, exists: impl Fn(&SandboxId) -> bool) {
-        let has_gone = self
+    pub(super) fn retain_existing(&self, exists: impl Fn(&SandboxId) -> bool) {
+        self.retain(&exists);
+        let is_over = |only: &Option<BTreeSet<SandboxId>>| {
+            only.as_ref().is_some_and(|ids| !ids.iter().any(&exists))
+        };
+        if self.only.with_untracked(is_over) {
+            self.only.set(None);
+        }
+    }
+
+    /// Selects no longer those that do not fulfil a condition.
+    pub(super) fn retain(&self, stays: impl Fn(&SandboxId) -> bool) {
+        let has_others = self
             .ids
-            .with_untracked(|ids| ids.iter().any(|id| !exists(id)));
-        if has_gone {
-            self.ids.update(|ids| ids.retain(|id| exists(id)));
+            .with_untracked(|ids| ids.iter().any(|id| !stays(id)));
+        if has_others {
+            self.ids.update(|ids| ids.retain(|id| stays(id)));
         }
     }
 
@@ -127,7 +181,8 @@ mod tests {
                 rows: ["a", "b", "c", "d"].map(entry).into(),
                 ..Shown::default()
             };
-            let selection = Selection::of(Memo::new(move |_| shown.clone()));
+            let only = RwSignal::new(None);
+            let selection = Selection::of(Memo::new(move |_| shown.clone()), only);
             let selected = || {
                 selection
                     .ids()
@@ -148,6 +203,33 @@ mod tests {
             assert_eq!((selected().as_str(), selection.len()), ("bcd", 3));
             selection.set_page(false);
             assert_eq!(selected(), "");
+        });
+    }
+    #[test]
+    fn selected_rows_that_are_not_shown_are_counted_and_can_be_shown_or_left() {
+        Owner::new().with(|| {
+            let entry = |id: &str| (id.into(), ArcRwSignal::new(row(id, "Running")));
+            let shown = RwSignal::new(Shown {
+                rows: ["a", "b", "c"].map(entry).into(),
+                ..Shown::default()
+            });
+            let only = RwSignal::new(None);
+            let selection = Selection::of(Memo::new(move |_| shown.get()), only);
+            selection.set_page(true);
+            assert_eq!(selection.count_not_shown(), 0);
+            shown.update(|shown| shown.rows = ["c", "d"].map(entry).into());
+            assert_eq!((selection.len(), selection.count_not_shown()), (3, 2));
+            selection.show_only();
+            assert!(selection.is_shown_only());
+            selection.retain_existing(|id| id.as_str() == "a");
+            assert!(selection.is_shown_only(), "one is still there");
+            selection.retain_existing(|_| false);
+            assert!(!selection.is_shown_only());
+            selection.replace(["a", "c"].map(SandboxId::from));
+            let shown = selection.shown();
+            selection.retain(|id| shown.contains(id));
+            assert_eq!(selection.ids(), ["c".into()]);
+            assert_eq!(selection.count_not_shown(), 0);
         });
     }
 }

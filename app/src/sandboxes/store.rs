@@ -1,7 +1,7 @@
 //! The rows that the browser keeps up to date: one signal per row, so that a change of one sandbox
 //! touches one row of the page and not the list.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use leptos::prelude::*;
 use osb_protocol::{SandboxId, WireTime};
@@ -238,7 +238,17 @@ impl Rows {
                 page: rendered.page,
             };
         }
-        let rows = self.matching(query, filter, now_ms);
+        self.page(query, self.matching(query, filter, now_ms))
+    }
+
+    /// These sandboxes, in the order and on the page of a query, whatever it filters. Tracks changes.
+    #[must_use]
+    pub fn select_only(&self, ids: &BTreeSet<SandboxId>, query: &ListQuery) -> Shown {
+        self.revision.track();
+        self.page(query, self.ordered(query, |(id, _)| ids.contains(id)))
+    }
+
+    fn page(&self, query: &ListQuery, rows: Vec<Entry>) -> Shown {
         let matching = rows.len();
         let page = query.shown_page(matching);
         let rows = rows.into_iter().skip(first_of(page)).take(PAGE_ROWS);
@@ -253,12 +263,17 @@ impl Rows {
     /// The rows on all pages, in their order.
     #[must_use]
     pub fn matching(&self, query: &ListQuery, filter: &Filter, now_ms: i64) -> Vec<Entry> {
+        self.ordered(query, |(_, row)| {
+            row.with_untracked(|row| query.matches(filter, row, now_ms))
+        })
+    }
+
+    fn ordered(&self, query: &ListQuery, is_wanted: impl Fn(&Entry) -> bool) -> Vec<Entry> {
         let sort = query.order();
-        let mut rows: Vec<Entry> = self.order.with(|order| {
-            let matches =
-                |(_, row): &&Entry| row.with_untracked(|row| query.matches(filter, row, now_ms));
-            order.iter().filter(matches).cloned().collect()
-        });
+        let wanted = |entry: &&Entry| is_wanted(entry);
+        let mut rows: Vec<Entry> = self
+            .order
+            .with(|order| order.iter().filter(wanted).cloned().collect());
         sort.apply(&mut rows, |(_, row)| {
             row.with_untracked(|row| sort.key(row))
         });
@@ -308,6 +323,20 @@ mod tests {
                 RowChange::Removed("unknown".into()),
             ]);
             assert_eq!(ids(&rows), ["d", "b", "a"]);
+        });
+    }
+
+    #[test]
+    fn some_rows_are_shown_whatever_the_filter_says() {
+        Owner::new().with(|| {
+            let rows = Rows::new();
+            rows.replace(vec![row_at("c", 30), row_at("b", 20), row_at("a", 10)]);
+            let query = ListQuery::from_url(|name| (name == "q").then(|| "id:b".to_owned()));
+            let wanted = ["a", "c", "gone"].map(SandboxId::from).into();
+            let shown = rows.select_only(&wanted, &query);
+            let ids: Vec<_> = shown.rows.iter().map(|(id, _)| id.as_str()).collect();
+            assert_eq!(ids, ["c", "a"]);
+            assert_eq!((shown.matching, shown.total, shown.page), (2, 3, 1));
         });
     }
 

@@ -4,12 +4,12 @@ use leptos::prelude::*;
 
 use super::{
     ListQuery,
-    bulk::BulkBar,
+    bulk::{BulkBar, SHOW_LIST, SHOW_SELECTED},
     columns::hidden,
     list_page::ListPage,
     query::{Column, last_page},
     row::Row,
-    selection::Selection,
+    selection::{Only, Selection},
 };
 use crate::{
     browser,
@@ -32,7 +32,11 @@ pub(super) fn LiveTable(page: ListPage) -> impl IntoView {
         usage,
     } = page;
     let Clock(clock) = Clock::current();
+    let only = Only::new(None);
     let shown = Memo::new(move |_| {
+        if let Some(ids) = &*only.read() {
+            return rows.select_only(ids, &query.read());
+        }
         let filter = filter.read();
         let now = match filter.depends_on_time() {
             true => clock.get(),
@@ -40,11 +44,21 @@ pub(super) fn LiveTable(page: ListPage) -> impl IntoView {
         };
         rows.select(&query.read(), &filter, now)
     });
-    let selection = Selection::of(shown);
+    let selection = Selection::of(shown, only);
+    let filtered = Memo::new(move |_| {
+        let query = query.read();
+        (query.q.clone(), query.state.clone())
+    });
+    Effect::new(move |before: Option<()>| {
+        filtered.track();
+        if before.is_some() {
+            selection.show_all();
+        }
+    });
     usage.follow(shown, Memo::new(move |_| query.read().shows_use()));
     Effect::new(move |_| {
         rows.track();
-        selection.retain(|id| rows.get(id).is_some());
+        selection.retain_existing(|id| rows.get(id).is_some());
     });
     // After Back, the keys go on from the row that was opened.
     Effect::new(move |before: Option<()>| {
@@ -68,7 +82,9 @@ pub(super) fn LiveTable(page: ListPage) -> impl IntoView {
     let table = move || match is_empty.get() {
         true => view! { <Empty query total /> }.into_any(),
         false => view! {
-            <BeyondLast query number />
+            <Show when=move || !selection.is_shown_only()>
+                <BeyondLast query number />
+            </Show>
             <table class="list" data-hidden=hidden(query, has_tenants)>
                 <caption class="visually-hidden">"Sandboxes"</caption>
                 <thead>
@@ -93,7 +109,29 @@ pub(super) fn LiveTable(page: ListPage) -> impl IntoView {
     };
     view! {
         <BulkBar page selection />
+        <OnlySelected selection />
         {table}
+    }
+    .into_any()
+}
+
+/// Says that the page shows what was selected, and leads back to what the filter finds.
+#[component]
+fn OnlySelected(selection: Selection) -> impl IntoView {
+    let back = move |_| {
+        selection.show_all();
+        browser::focus_if_lost(SHOW_SELECTED);
+    };
+    view! {
+        <Show when=move || selection.is_shown_only()>
+            <p class="banner" data-tone="quiet" role="status">
+                <Icon name="info" />
+                "This is what you selected, whatever the filter says. "
+                <button id=SHOW_LIST type="button" class="button" on:click=back>
+                    "Back to the list"
+                </button>
+            </p>
+        </Show>
     }
     .into_any()
 }

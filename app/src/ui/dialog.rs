@@ -98,11 +98,34 @@ pub struct Question {
     pub act: Arc<dyn Fn() + Send + Sync>,
 }
 
+/// The things that a question is about, by their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Subjects {
+    /// Those that are named.
+    pub named: Vec<Subject>,
+    /// How many are not.
+    pub others: usize,
+    /// Whether the action can be undone.
+    pub is_mild: bool,
+}
+
+/// Something that a question is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// Its name.
+    pub name: String,
+    /// Its short id, unless that is its name.
+    pub id: Option<String>,
+    /// What must be known about it.
+    pub note: Option<&'static str>,
+}
+
 /// Asks questions in a dialog, of which a page has one: rows of a list come and go while it is open.
 /// Provided as context by the frame. Copies share it.
 #[derive(Clone, Copy)]
 pub struct Confirm {
     asked: RwSignal<Option<Question>>,
+    subjects: RwSignal<Subjects>,
     open: RwSignal<bool>,
 }
 
@@ -112,6 +135,7 @@ impl Confirm {
     pub fn new() -> Self {
         Self {
             asked: RwSignal::new(None),
+            subjects: RwSignal::default(),
             open: RwSignal::new(false),
         }
     }
@@ -124,6 +148,12 @@ impl Confirm {
 
     /// Asks a question, and acts if the answer is yes.
     pub fn ask(self, question: Question) {
+        self.ask_about(question, Subjects::default());
+    }
+
+    /// Asks a question and names what it is about.
+    pub fn ask_about(self, question: Question, subjects: Subjects) {
+        self.subjects.set(subjects);
         self.asked.set(Some(question));
         self.open.set(true);
     }
@@ -163,7 +193,10 @@ pub fn ConfirmDialog(
     let title = Signal::derive(move || confirm.text(|it| &it.title));
     view! {
         <Dialog open id="confirm" title asks=true>
-            <p id="confirm-text">{move || confirm.text(|it| &it.text)}</p>
+            <div id="confirm-text">
+                <p>{move || confirm.text(|it| &it.text)}</p>
+                {move || subjects(&confirm.subjects.read())}
+            </div>
             <div class="dialog-actions">
                 <button
                     type="button"
@@ -173,13 +206,34 @@ pub fn ConfirmDialog(
                 >
                     "Cancel"
                 </button>
-                <button type="button" class="button danger" on:click=move |_| confirm.agree()>
+                <button
+                    type="button"
+                    class="button"
+                    class:danger=move || !confirm.subjects.read().is_mild
+                    class:primary=move || confirm.subjects.read().is_mild
+                    on:click=move |_| confirm.agree()
+                >
                     {move || confirm.text(|it| it.yes)}
                 </button>
             </div>
         </Dialog>
     }
     .into_any()
+}
+
+fn subjects(all: &Subjects) -> Option<impl IntoView + use<>> {
+    let line = |subject: &Subject| {
+        view! {
+            <li>
+                <span>{subject.name.clone()}</span>
+                <span class="row-id mono">{subject.id.clone()}</span>
+                <span class="fine">{subject.note}</span>
+            </li>
+        }
+    };
+    let others = (all.others > 0).then(|| view! { <li>{format!("and {} more", all.others)}</li> });
+    let lines = all.named.iter().map(line).collect_view();
+    (!all.named.is_empty()).then(|| view! { <ul class="subjects">{lines} {others}</ul> })
 }
 
 #[cfg(test)]

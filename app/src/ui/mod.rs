@@ -27,7 +27,7 @@ pub(crate) use chart::{HEIGHT, POINTS, WIDTH, height_of, path, point};
 pub use clock::{Age, Clock, Countdown, duration, utc};
 pub use copy::{CodeBlock, CopyButton};
 pub(crate) use dialog::close_signal;
-pub use dialog::{Confirm, ConfirmDialog, Dialog, Question};
+pub use dialog::{Confirm, ConfirmDialog, Dialog, Question, Subject, Subjects};
 pub use icon::{AssetRoot, Icon};
 pub(crate) use in_place::{NotOffered, NotShown};
 pub use labels::Labels;
