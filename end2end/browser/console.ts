@@ -2,6 +2,7 @@
 // helpers.
 
 import { test as base, expect, type BrowserContext, type Locator, type Page } from "@playwright/test";
+import { type Runtime, Servers } from "./server";
 
 export { expect };
 
@@ -256,7 +257,26 @@ async function reportViolations(context: BrowserContext, faults: string[]): Prom
   });
 }
 
-export const test = base.extend<{ api: Api; faults: string[]; sandbox: Sandbox }>({
+type Fixtures = {
+  /** Runtime of the server of a test: `sim` where nothing of the engine is tested. */
+  runtime: Runtime;
+  api: Api;
+  faults: string[];
+  sandbox: Sandbox;
+};
+
+export const test = base.extend<Fixtures, { servers: Servers }>({
+  runtime: ["docker", { option: true }],
+  // No worker sees what another one makes.
+  servers: [
+    async ({}, use, worker) => {
+      const servers = new Servers(worker.parallelIndex);
+      await use(servers);
+      await servers.remove();
+    },
+    { scope: "worker" },
+  ],
+  baseURL: async ({ servers, runtime, baseURL }, use) => use(await servers.url(runtime, baseURL!)),
   // Removes what the test created, with the API or with the pages.
   api: [
     async ({ baseURL }, use) => {
@@ -305,12 +325,17 @@ export async function renew(api: Api, id: string, seconds: number): Promise<void
   await api.call("POST", `/sandboxes/${id}/renew-expiration`, { expiresAt });
 }
 
+/** A label that no earlier run has used: what ended stays listed. */
+export function unique(label: string): string {
+  return `${label}-${Math.random().toString(36).slice(2, 10)}`;
+}
+
+/** Opens a page in a new session. Tests of the login page itself fill in its form. */
 export async function logIn(page: Page, next = "/console/sandboxes"): Promise<void> {
-  await page.goto(`/console/login?next=${encodeURIComponent(next)}`);
-  const field = page.getByLabel("API key");
-  if (await field.isVisible()) await field.fill(key);
-  await page.getByRole("button", { name: "Sign in" }).click();
-  await expect(page).toHaveURL(new RegExp(`${next.split("?")[0]}`));
+  const answer = await page.request.post("/console/login", { form: { key, next }, maxRedirects: 0 });
+  expect(answer.status()).toBe(303);
+  expect(answer.headers().location).not.toContain("/console/login");
+  await page.goto(next);
 }
 
 /** Waits until the page is hydrated and its connection is live. */

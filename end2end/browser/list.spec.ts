@@ -1,7 +1,7 @@
 // The list: the filter's language, actions on several rows, sandboxes that ended, and keys.
 
 import type { Page } from "@playwright/test";
-import { expect, hydrated, image, key, logIn, renew, row, tabTo, test } from "./console";
+import { expect, hydrated, image, key, logIn, renew, row, tabTo, test, unique } from "./console";
 
 const rows = (page: Page) => page.locator("table.list tbody tr");
 
@@ -72,8 +72,9 @@ test("the field, the URL and the rows agree after Clear and after Back", async (
 });
 
 test("what ended is listed with the reason and leads to its page", async ({ page, api }) => {
-  const gone = await api.create(undefined, { name: "was-here", team: "ended" });
-  await logIn(page, "/console/sandboxes?state=Ended&q=label.team%3Dended");
+  const team = unique("ended");
+  const gone = await api.create(undefined, { name: "was-here", team });
+  await logIn(page, `/console/sandboxes?state=Ended&q=label.team%3D${team}`);
   await hydrated(page);
   await expect(row(page, gone)).toHaveCount(0);
   await api.remove(gone.id);
@@ -148,6 +149,67 @@ test("the time for several lengthens each life, and who lives longer is counted 
   await expect(row(page, short)).toContainText("59 min");
   await results.getByRole("button", { name: "Dismiss the results" }).click();
   await expect(results).toBeEmpty();
+});
+
+test("what is selected and not shown is counted, named and can be shown or deselected", async ({ page, api }) => {
+  test.slow();
+  const [seen, hidden] = [unique("seen"), unique("hidden")];
+  const all = await Promise.all(Array.from({ length: 11 }, (_, at) => api.create(undefined, { name: `h-${at}`, team: hidden })));
+  const [one] = [await api.create(undefined, { name: "in-view", team: seen })];
+  await logIn(page, `/console/sandboxes?q=label.team%3D${hidden}`);
+  await hydrated(page);
+  await expect(rows(page)).toHaveCount(11);
+  await page.getByLabel("Select all on this page").check();
+  const bulk = page.getByRole("form", { name: "Selected sandboxes" });
+  await expect(bulk).toContainText("11 selected");
+  await expect(bulk).not.toContainText("not shown");
+  const field = page.getByRole("searchbox");
+  await field.fill("nothing-is-called-this");
+  await expect(page.getByRole("heading", { name: "No matches" })).toBeVisible();
+  await expect(bulk).toContainText("11 selected, 11 not shown");
+  await field.fill(`label.team=${seen}`);
+  await expect(rows(page)).toHaveCount(1);
+  await row(page, one).getByRole("checkbox").check();
+  await expect(bulk).toContainText("12 selected, 11 not shown");
+
+  // Every action names them first; what is not shown comes first, and a no changes nothing.
+  const dialog = page.getByRole("alertdialog");
+  for (const act of ["Extend", "Pause", "Delete"]) {
+    await bulk.getByRole("button", { name: act, exact: true }).press("Enter");
+    await expect(dialog).toHaveAccessibleName(`${act} 12 sandboxes?`);
+    await expect(dialog).toHaveAccessibleDescription(/11 of them are not shown in the list/);
+    const named = dialog.getByRole("listitem");
+    await expect(named).toHaveCount(11);
+    await expect(named.filter({ hasText: "not shown" })).toHaveCount(10);
+    await expect(named.last()).toHaveText("and 2 more");
+    await page.keyboard.press("Escape");
+    await expect(dialog).toBeHidden();
+  }
+  await expect(page.locator(".bulk-results")).toBeEmpty();
+
+  // They can be looked at, and deselected, with keys alone.
+  await bulk.getByRole("button", { name: "Show them" }).press("Enter");
+  await expect(rows(page)).toHaveCount(12);
+  await expect(bulk).not.toContainText("not shown");
+  await expect(page.getByRole("button", { name: "Back to the list" })).toBeFocused();
+  await row(page, all[0]).getByRole("checkbox").uncheck();
+  await page.getByRole("button", { name: "Back to the list" }).press("Enter");
+  await expect(rows(page)).toHaveCount(1);
+  await expect(bulk).toContainText("11 selected, 10 not shown");
+  await expect(bulk.getByRole("button", { name: "Show them" })).toBeFocused();
+  await bulk.getByRole("button", { name: "Deselect them" }).press("Enter");
+  await expect(bulk).toContainText("1 selected");
+  await expect(bulk).not.toContainText("not shown");
+
+  // What is in view is extended without a question.
+  await bulk.getByRole("button", { name: "Extend", exact: true }).press("Enter");
+  await expect(page.locator(".bulk-results")).toContainText("1 of 1 extended");
+  await bulk.getByRole("button", { name: "Delete", exact: true }).press("Enter");
+  await expect(dialog.getByRole("listitem")).toHaveText(/in-view/);
+  await dialog.getByRole("button", { name: "Delete selected" }).press("Enter");
+  await expect(page.locator(".bulk-results")).toContainText("1 of 1 deleted");
+  await expect.poll(() => api.mine()).not.toContain(one.id);
+  for (const { id } of all) expect(await api.mine()).toContain(id);
 });
 
 test("a row of a sandbox that failed counts no time until an expiry", async ({ page, api }) => {
@@ -243,13 +305,14 @@ test("columns are sorted by their titles, in the URL", async ({ page, api }) => 
 
 test("what ended is sorted by the titles of its columns, in the URL", async ({ page, api }) => {
   const made = [];
+  const team = unique("sorted-ended");
   for (const name of ["b-gone", "a-gone"]) {
-    const one = await api.create(undefined, { name, team: "sorted-ended" });
+    const one = await api.create(undefined, { name, team });
     await api.remove(one.id);
     await expect.poll(async () => (await api.call("GET", `/sandboxes/${one.id}`)).status).toBe(404);
     made.push(one);
   }
-  await logIn(page, "/console/sandboxes?state=Ended&q=label.team%3Dsorted-ended");
+  await logIn(page, `/console/sandboxes?state=Ended&q=label.team%3D${team}`);
   await hydrated(page);
   await expect(rows(page)).toHaveCount(2);
   const title = (name: string) => page.getByRole("columnheader", { name });

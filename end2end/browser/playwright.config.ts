@@ -3,7 +3,9 @@
 //   OSB_API_KEY  its API key
 //   OSB_IMAGE    an image with bash and python3 that is on the host
 //   OSB_SERVER   the server's program, for tests with servers of their own
+//   OSB_CONFIG   the server's configuration, for a server for each worker
 //   OSB_CHROMIUM the browser (/usr/bin/chromium)
+//   OSB_TRACE    records a trace of each test, in end2end/test-results
 
 import { defineConfig } from "@playwright/test";
 
@@ -12,14 +14,15 @@ export default defineConfig({
   outputDir: "../test-results",
   timeout: 90_000,
   expect: { timeout: 20_000 },
-  // Sandboxes are real: a small machine has room for two at a time.
+  // Sandboxes are real: a small machine has room for those of two tests at a time.
   workers: Number(process.env.OSB_WORKERS ?? 1),
   retries: 0,
   forbidOnly: !!process.env.CI,
   reporter: [["list"]],
   use: {
     baseURL: process.env.OSB_URL ?? "http://127.0.0.1:8080",
-    trace: "retain-on-failure",
+    // A trace costs a third of a test's time.
+    trace: process.env.OSB_TRACE ? "on" : "off",
     launchOptions: {
       executablePath: process.env.OSB_CHROMIUM ?? "/usr/bin/chromium",
       args: [
