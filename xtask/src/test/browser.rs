@@ -1,12 +1,12 @@
 //! The console in a real browser.
 
-use std::{fs, path::Path, process::Command, time::Duration};
+use std::{fs, process::Command, time::Duration};
 
-use anyhow::{Context as _, Result};
-use serde::Deserialize;
+use anyhow::Result;
 
 use super::{
     Context,
+    junit::{self, Case},
     server::TestServer,
     suite::{Suite, literal},
     tally::Tally,
@@ -25,82 +25,124 @@ const OUTAGE_MS: &str = "60000";
 /// Configuration of the suite.
 const CONFIG: &str = "end2end/browser/playwright.config.ts";
 
-/// Runs Playwright against a dedicated server.
+/// Between the titles of a test and of the groups that it is in, in reports and in what
+/// `--grep` compares with.
+const IN_REPORTS: &str = " › ";
+const IN_GREP: &str = " ";
+
+/// Runs Playwright against dedicated servers, one for each of its workers.
 pub(super) fn run(context: &Context<'_>) -> Tally {
-    match suite(context) {
-        Ok(tally) => tally,
-        Err(error) => context.report_failure("run the browser tests", &error),
-    }
-}
-
-fn suite(context: &Context<'_>) -> Result<Tally> {
-    node::packages(context.repo, &context.installer)?;
-    let chromium = node::chromium(&context.installer)?;
-    let node = node::for_browser_tests(context.repo)?;
-    let server = TestServer::start(context, "browser-server")?;
-    let report = context.repo.reports().join("playwright.json");
-    if report.exists() {
-        fs::remove_file(&report)?;
-    }
-    let mut playwright = Command::new(node);
-    playwright
-        .arg("node_modules/@playwright/test/cli.js")
-        .args(["test", "--config", CONFIG, "--project", "chromium"])
-        .args(["--reporter", "list,json"])
-        .env("PLAYWRIGHT_JSON_OUTPUT_NAME", &report)
-        .env("OSB_URL", server.url())
-        .env("OSB_API_KEY", server.api_key())
-        .env("OSB_IMAGE", BASE_IMAGE)
-        .env("OSB_SERVER", server.program())
-        .env("OSB_CHROMIUM", chromium)
-        .current_dir(context.repo.root());
-    if context.options.full {
-        playwright.env("OSB_OUTAGE_MS", OUTAGE_MS);
-    }
-    if let Some(filter) = &context.options.filter {
-        playwright.args(["--grep", &literal(filter), "--pass-with-no-tests"]);
-    }
-    let suite = Suite {
-        name: NAME,
-        labelled: false,
-        limit: match context.options.full {
-            true => FULL_LIMIT,
-            false => LIMIT,
-        },
+    let changed = context.changed.as_ref();
+    let files = changed.map(|changed| changed.browser());
+    let all = Selection {
+        report: "playwright.xml",
+        files: files.unwrap_or_default().into_iter().map(literal).collect(),
+        pattern: context.options.filter.as_deref().map(literal),
+        is_traced: false,
     };
-    eprintln!("==> {NAME}");
-    let tally = suite.run(&mut playwright, &mut |_| {}, || read_report(&report));
-    server.stop()?;
-    Ok(tally)
+    all.run(context)
 }
 
-#[derive(Deserialize)]
-struct Report {
-    stats: Stats,
+/// Which tests run.
+struct Selection {
+    /// File name of the report.
+    report: &'static str,
+    /// Regular expressions of files; all files if there is none.
+    files: Vec<String>,
+    /// Regular expression of the titles.
+    pattern: Option<String>,
+    /// Whether a trace of each test is recorded.
+    is_traced: bool,
 }
 
-#[derive(Deserialize)]
-struct Stats {
-    expected: u64,
-    unexpected: u64,
-    flaky: u64,
-    skipped: u64,
-}
-
-fn read_report(report: &Path) -> Result<Tally> {
-    let text =
-        fs::read_to_string(report).with_context(|| format!("cannot read {}", report.display()))?;
-    let Report { stats } = serde_json::from_str(&text).context("not Playwright's report")?;
-    Ok(stats.into())
-}
-
-impl From<Stats> for Tally {
-    /// Counts a flaky test as failed: it hides a race.
-    fn from(stats: Stats) -> Self {
+impl Selection {
+    /// A failed test, alone, with a trace.
+    fn of(case: &Case) -> Self {
+        let title = literal(&case.name.replace(IN_REPORTS, IN_GREP));
         Self {
-            passed: stats.expected,
-            failed: stats.unexpected + stats.flaky,
-            skipped: stats.skipped,
+            report: "playwright-alone.xml",
+            files: vec![literal(&case.group)],
+            pattern: Some(format!("{title}$")),
+            is_traced: true,
         }
+    }
+
+    fn run(&self, context: &Context<'_>) -> Tally {
+        self.suite(context)
+            .unwrap_or_else(|error| context.report_failure("run the browser tests", &error))
+    }
+
+    fn suite(&self, context: &Context<'_>) -> Result<Tally> {
+        node::packages(context.repo, &context.installer)?;
+        let chromium = node::chromium(&context.installer)?;
+        let node = node::for_browser_tests(context.repo)?;
+        let server = TestServer::start(context, "browser-server")?;
+        let report = context.repo.reports().join(self.report);
+        if report.exists() {
+            fs::remove_file(&report)?;
+        }
+        let mut playwright = Command::new(node);
+        playwright
+            .arg("node_modules/@playwright/test/cli.js")
+            .args(["test", "--config", CONFIG, "--project", "chromium"])
+            .args(["--reporter", "list,junit"])
+            .args(&self.files)
+            .env("PLAYWRIGHT_JUNIT_OUTPUT_NAME", &report)
+            .env("OSB_URL", server.url())
+            .env("OSB_API_KEY", server.api_key())
+            .env("OSB_IMAGE", BASE_IMAGE)
+            .env("OSB_SERVER", server.program())
+            .env("OSB_CONFIG", server.dir().join("config.toml"))
+            .env("OSB_CHROMIUM", chromium)
+            .current_dir(context.repo.root());
+        if self.is_traced {
+            playwright.env("OSB_TRACE", "1");
+        }
+        if context.options.full {
+            playwright.env("OSB_OUTAGE_MS", OUTAGE_MS);
+        }
+        if let Some(pattern) = &self.pattern {
+            playwright.args(["--grep", pattern, "--pass-with-no-tests"]);
+        }
+        let suite = Suite {
+            name: NAME,
+            labelled: false,
+            limit: match context.options.full {
+                true => FULL_LIMIT,
+                false => LIMIT,
+            },
+        };
+        eprintln!("==> {NAME}");
+        let tally = suite.run_cases(
+            context,
+            &mut playwright,
+            None,
+            || junit::read(&report),
+            |case| {
+                let alone = Self::of(case);
+                Box::new(move |context| alone.run(context))
+            },
+        );
+        server.stop()?;
+        Ok(tally)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test::junit::Outcome;
+
+    #[test]
+    fn a_failed_test_is_repeated_by_its_file_and_its_titles() {
+        let alone = Selection::of(&Case {
+            group: "list.spec.ts".to_owned(),
+            name: "without script › a (b)".to_owned(),
+            file: None,
+            took: Duration::ZERO,
+            outcome: Outcome::Passed,
+        });
+        assert_eq!(alone.files, [r"list\.spec\.ts"]);
+        assert_eq!(alone.pattern.as_deref(), Some(r"without script a \(b\)$"));
     }
 }
