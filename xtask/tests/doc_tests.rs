@@ -49,7 +49,8 @@ impl Target {
 fn has_rust(text: &str) -> bool {
     let comments = text.lines().filter_map(|line| {
         let line = line.trim_start();
-        line.strip_prefix("///").or(line.strip_prefix("//!"))
+        line.strip_prefix("///")
+            .or_else(|| line.strip_prefix("//!"))
     });
     let mut is_open = false;
     for line in comments {

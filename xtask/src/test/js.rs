@@ -7,7 +7,6 @@ use anyhow::Result;
 use super::{
     Context,
     junit::{self, Case, Outcome},
-    python,
     server::TestServer,
     suite::{Suite, literal},
     tally::Tally,
@@ -23,7 +22,7 @@ const FOLDER: &str = "end2end/js";
 
 /// Runs the tests, unless they run beside the suites in Python.
 pub(super) fn run(context: &Context<'_>) -> Tally {
-    match python::runs_javascript(context) {
+    match context.has_lanes() {
         true => Tally::default(),
         false => tests(context, false),
     }

@@ -163,6 +163,13 @@ impl<'a> Context<'a> {
         has_changed && self.options.includes(suite)
     }
 
+    /// Whether the tests in JavaScript run beside the suites in Python.
+    fn has_lanes(&self) -> bool {
+        self.options.store == Database::Sqlite
+            && self.includes(Chosen::Python)
+            && self.includes(Chosen::Javascript)
+    }
+
     /// Waits until other work on this machine is over, unless the run makes load itself.
     fn wait_until_quiet(&self, suite: &str) {
         if self.options.under_load.is_none() {
@@ -393,5 +400,28 @@ fn check_leftovers(context: &Context<'_>, baseline: &Baseline) -> Tally {
             Tally::FAILED
         }
         Err(error) => context.report_failure("look for leftovers", &error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn javascript_runs_beside_python_where_both_are_chosen() {
+        let repo = Repo::find().unwrap();
+        let has_lanes = |suites: &[Chosen], store| {
+            let options = Options {
+                suites: suites.to_vec(),
+                store,
+                ..Options::default()
+            };
+            Context::new(&repo, &options).unwrap().has_lanes()
+        };
+        assert!(has_lanes(&[], Database::Sqlite));
+        for only in [Chosen::Python, Chosen::Javascript] {
+            assert!(!has_lanes(&[only], Database::Sqlite));
+        }
+        assert!(!has_lanes(&[], Database::Postgresql));
     }
 }

@@ -182,13 +182,6 @@ pub(super) fn run(context: &Context<'_>) -> Tally {
     tally
 }
 
-/// Whether [`run`] runs the tests in JavaScript as well.
-pub(super) fn runs_javascript(context: &Context<'_>) -> bool {
-    context.options.store == Database::Sqlite
-        && context.includes(Chosen::Python)
-        && context.includes(Chosen::Javascript)
-}
-
 /// Runs suites in three lanes. Sandboxes start and end most of the time, which leaves processors
 /// idle.
 fn side_by_side(context: &Context<'_>, matrix: Matrix) -> Tally {
@@ -201,7 +194,7 @@ fn side_by_side(context: &Context<'_>, matrix: Matrix) -> Tally {
         let mut tally = tier::run(context, "python-on-postgresql", || {
             lane.run(context, &ON_POSTGRESQL)
         });
-        if runs_javascript(context) && !stopped() {
+        if context.has_lanes() && !stopped() {
             tally += js::tests(context, true);
         }
         tally
@@ -379,10 +372,7 @@ fn file_of(group: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        repo::Repo,
-        test::{Options, junit::Outcome},
-    };
+    use crate::test::junit::Outcome;
 
     #[test]
     fn a_test_is_repeated_by_its_file_and_name() {
@@ -400,23 +390,5 @@ mod tests {
         assert_eq!((alone.store, alone.matrix), (lane.store, lane.matrix));
         assert_ne!(alone.server, lane.server);
         assert!(lane.only(&case("")).is_none());
-    }
-
-    #[test]
-    fn javascript_runs_beside_python_where_both_are_chosen() {
-        let repo = Repo::find().unwrap();
-        let runs = |suites: &[Chosen], store| {
-            let options = Options {
-                suites: suites.to_vec(),
-                store,
-                ..Options::default()
-            };
-            runs_javascript(&Context::new(&repo, &options).unwrap())
-        };
-        assert!(runs(&[], Database::Sqlite));
-        for only in [Chosen::Python, Chosen::Javascript] {
-            assert!(!runs(&[only], Database::Sqlite));
-        }
-        assert!(!runs(&[], Database::Postgresql));
     }
 }

@@ -28,7 +28,7 @@ use super::{
     group::Member,
     image, labels, names, network,
     ports::Reserved,
-    pull::{self, PullRequest},
+    pull::PullRequest,
     volumes::Provided,
     warm::{Outcome, WarmSidecar},
 };
@@ -312,7 +312,7 @@ impl DockerRuntime {
         let platform = spec.origin.platform.as_ref();
         let request = PullRequest {
             image: staged.image,
-            platform: platform.map(pull::platform_name),
+            platform: platform.map(image::platform_name),
             auth: spec.auth.as_ref(),
         };
         self.pull_image(request, staged).await

@@ -81,7 +81,7 @@ impl ClientTexts {
             texts.add(&format!("{name}:{tag}"));
         }
         if let Some(platform) = &origin.platform {
-            texts.add_platform(&super::pull::platform_name(platform));
+            texts.add_platform(&super::image::platform_name(platform));
         }
         let pairs = [&origin.resources, &origin.metadata, &origin.extensions];
         let pairs = pairs.into_iter().flatten();

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bollard::errors::Error;
-use osb_protocol::Feature;
+use osb_protocol::{Feature, lifecycle::Platform};
 
 use super::{KIND, error};
 use crate::{RuntimeError, Source};
@@ -139,6 +139,11 @@ fn is_of_another_platform(reason: &str) -> bool {
     is_found
         || reason.starts_with("no match for platform")
         || reason.contains(": no match for platform")
+}
+
+/// Returns the engine's name of a platform.
+pub(super) fn platform_name(platform: &Platform) -> String {
+    format!("{}/{}", platform.os, platform.arch)
 }
 
 /// Splits a reference into name and tag or digest. The default tag is `latest`: with an empty tag,

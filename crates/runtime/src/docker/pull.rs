@@ -14,7 +14,7 @@ use futures::{
     FutureExt, StreamExt,
     future::{BoxFuture, Shared, WeakShared},
 };
-use osb_protocol::lifecycle::{ImageAuth, Platform};
+use osb_protocol::lifecycle::ImageAuth;
 use sha2::{Digest, Sha256};
 use tokio::{
     sync::watch,
@@ -56,11 +56,6 @@ impl PullRequest<'_> {
             credentials: self.auth.map(digest),
         }
     }
-}
-
-/// Returns the engine's name of a platform.
-pub(super) fn platform_name(platform: &Platform) -> String {
-    format!("{}/{}", platform.os, platform.arch)
 }
 
 /// Pulls with one key have the same result.
