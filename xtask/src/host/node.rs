@@ -115,10 +115,11 @@ pub(crate) fn chromium(installer: &Installer) -> Result<PathBuf> {
     if let Some(path) = find_program(HEADLESS) {
         return Ok(path);
     }
-    if installer.may_install() && installer.packages("Chromium", &[HEADLESS]).is_ok() {
-        if let Some(path) = find_program(HEADLESS) {
-            return Ok(path);
-        }
+    if installer.may_install()
+        && installer.packages("Chromium", &[HEADLESS]).is_ok()
+        && let Some(path) = find_program(HEADLESS)
+    {
+        return Ok(path);
     }
     notice(&format!(
         "{HEADLESS} is not available here: the browser tests use the whole Chromium, which is slower"
