@@ -17,7 +17,7 @@ use anyhow::Result;
 
 use self::matrix::Matrix;
 use super::{
-    Chosen, Context, Database, js,
+    Context, Database, js,
     junit::{self, Case},
     server::TestServer,
     stopped,
