@@ -39,7 +39,7 @@ const PROFILE: &str = "ci";
 /// Tests that need the engine.
 const ON_DOCKER: &str = "binary(=docker)";
 /// Tests of servers that must pass on every store, without those that are only about SQLite's files.
-const ON_ANY_STORE: &str = "(binary(=server) + binary(=kills)) - test(/(^|::)sqlite_/)";
+const ON_ANY_STORE: &str = "(binary(=server) + binary(=kills) + (binary(=alone) & test(/^clock::/))) - test(/(^|::)sqlite_/)";
 
 /// Variable with the URL of a PostgreSQL for tests.
 const POSTGRES: &str = "OPENSANDBOX_TEST_POSTGRESQL";
