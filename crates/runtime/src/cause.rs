@@ -3,7 +3,7 @@
 //! Engines, registries and kernels word the same fault in many ways. One table recognises the
 //! wordings and explains each cause to people.
 
-use crate::{PullFault, RuntimeError};
+use crate::PullFault;
 
 /// A common cause of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -393,44 +393,6 @@ impl Cause {
         Self::Terminated,
     ];
 
-    /// Recognises the cause of a failed call.
-    #[must_use]
-    pub fn of(error: &RuntimeError) -> Option<Self> {
-        match error {
-            RuntimeError::NoNetwork(_) => Some(Self::NoNetwork),
-            RuntimeError::NoPort { .. } => Some(Self::PortsExhausted),
-            RuntimeError::Execd { reason, .. } => {
-                Some(Self::of_message(reason).unwrap_or(Self::ExecdMissing))
-            }
-            RuntimeError::Unavailable { reason, .. } => {
-                Some(Self::of_message(reason).unwrap_or(Self::EngineDown))
-            }
-            RuntimeError::ImagePull { fault, .. } => Self::of_pull(*fault),
-            RuntimeError::ExecdSilent { .. } => Some(Self::ExecdSilent),
-            RuntimeError::Refused { reason, .. } | RuntimeError::Start { reason, .. } => {
-                reason.cause()
-            }
-            RuntimeError::Build { reason, .. } => Self::of_build(reason),
-            RuntimeError::Remove { reason, .. }
-            | RuntimeError::Pause { reason, .. }
-            | RuntimeError::Resume { reason, .. }
-            | RuntimeError::Capture { reason, .. }
-            | RuntimeError::Other { reason, .. } => Self::of_message(reason),
-            // Its text says what to do.
-            RuntimeError::Volume { .. }
-            | RuntimeError::NotRunning(_)
-            | RuntimeError::NotPaused(_)
-            | RuntimeError::Unsupported { .. }
-            | RuntimeError::NoSnapshot(_)
-            | RuntimeError::NoTemplate(_)
-            | RuntimeError::TemplateInUse { .. }
-            | RuntimeError::Uncapturable { .. }
-            | RuntimeError::CaptureTimedOut { .. }
-            | RuntimeError::SnapshotInUse { .. }
-            | RuntimeError::NotFound(_) => None,
-        }
-    }
-
     /// Recognises the cause by a message of the engine or the kernel, without texts of a client.
     pub(crate) fn of_message(message: &str) -> Option<Self> {
         let message = without_program(&message.to_lowercase());
@@ -442,7 +404,7 @@ impl Cause {
     }
 
     /// Recognises the cause of a failed build. A message about a line of the recipe has its words.
-    fn of_build(message: &str) -> Option<Self> {
+    pub(crate) fn of_build(message: &str) -> Option<Self> {
         const OF_RECIPE: [&str; 4] = [
             "the command '",
             "dockerfile parse error",
@@ -454,7 +416,7 @@ impl Cause {
         (!is_of_recipe).then(|| Self::of_message(message)).flatten()
     }
 
-    fn of_pull(fault: PullFault) -> Option<Self> {
+    pub(crate) fn of_pull(fault: PullFault) -> Option<Self> {
         match fault {
             PullFault::Denied => Some(Self::RegistryDenied),
             PullFault::Unknown => Some(Self::ImageNotFound),

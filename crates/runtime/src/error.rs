@@ -232,3 +232,44 @@ impl RuntimeError {
         }
     }
 }
+
+// Here, because causes are part of some errors.
+impl crate::Cause {
+    /// Recognises the cause of a failed call.
+    #[must_use]
+    pub fn of(error: &RuntimeError) -> Option<Self> {
+        match error {
+            RuntimeError::NoNetwork(_) => Some(Self::NoNetwork),
+            RuntimeError::NoPort { .. } => Some(Self::PortsExhausted),
+            RuntimeError::Execd { reason, .. } => {
+                Some(Self::of_message(reason).unwrap_or(Self::ExecdMissing))
+            }
+            RuntimeError::Unavailable { reason, .. } => {
+                Some(Self::of_message(reason).unwrap_or(Self::EngineDown))
+            }
+            RuntimeError::ImagePull { fault, .. } => Self::of_pull(*fault),
+            RuntimeError::ExecdSilent { .. } => Some(Self::ExecdSilent),
+            RuntimeError::Refused { reason, .. } | RuntimeError::Start { reason, .. } => {
+                reason.cause()
+            }
+            RuntimeError::Build { reason, .. } => Self::of_build(reason),
+            RuntimeError::Remove { reason, .. }
+            | RuntimeError::Pause { reason, .. }
+            | RuntimeError::Resume { reason, .. }
+            | RuntimeError::Capture { reason, .. }
+            | RuntimeError::Other { reason, .. } => Self::of_message(reason),
+            // Its text says what to do.
+            RuntimeError::Volume { .. }
+            | RuntimeError::NotRunning(_)
+            | RuntimeError::NotPaused(_)
+            | RuntimeError::Unsupported { .. }
+            | RuntimeError::NoSnapshot(_)
+            | RuntimeError::NoTemplate(_)
+            | RuntimeError::TemplateInUse { .. }
+            | RuntimeError::Uncapturable { .. }
+            | RuntimeError::CaptureTimedOut { .. }
+            | RuntimeError::SnapshotInUse { .. }
+            | RuntimeError::NotFound(_) => None,
+        }
+    }
+}

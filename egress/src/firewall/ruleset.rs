@@ -64,6 +64,10 @@ const HTTPS: u16 = 443;
 /// Resolver of the container engine on networks that users define.
 const ENGINE_RESOLVER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 11));
 const DNS: u16 = 53;
+/// Numbers of protocols. By themselves nft knows few of their names; the others are in a file of the
+/// system, which the image of the sidecar does not have.
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
 /// Mark of connections that a machine outside began. No generation equals it.
 const FROM_OUTSIDE: u32 = 1;
 
@@ -438,7 +442,7 @@ impl Document {
             ],
         );
         // The kernel's own error messages. A connection that a protocol's helper expects is none.
-        let icmp = json!({"set": ["icmp", "ipv6-icmp"]});
+        let icmp = json!({"set": [ICMP, ICMPV6]});
         self.rule(
             EGRESS,
             vec![

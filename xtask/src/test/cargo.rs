@@ -164,7 +164,7 @@ impl Runner {
             labelled: false,
             limit: LIMIT,
         };
-        let report = context.repo.cargo_target().join("nextest").join(PROFILE);
+        let report = context.repo.path("target/nextest").join(PROFILE);
         let report = report.join("junit.xml");
         if let Err(error) = remove(&report) {
             return context.report_failure(&format!("run {}", self.name), &error);
