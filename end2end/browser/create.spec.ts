@@ -362,6 +362,8 @@ test("the code has four languages, chosen with the arrow keys", async ({ page })
   await logIn(page, "/console/create?preset=debian");
   await hydrated(page);
   const code = page.getByRole("complementary", { name: "Equivalent code" });
+  // Without script all four are shown.
+  await expect(code.locator("pre:visible")).toHaveCount(1);
   await expect(code.locator("pre:visible")).toContainText("curl -X POST");
   await code.getByRole("radio", { name: "curl" }).focus();
   for (const part of ["sandbox create", "from opensandbox import", "await Sandbox.create"]) {

@@ -1,9 +1,22 @@
 // Events & audit: who did what to which sandbox.
 
 import { readFileSync } from "node:fs";
-import { expect, hydrated, key, logIn, test } from "./console";
+import { type Api, expect, hydrated, key, logIn, test as base } from "./console";
 
 const path = "/console/events";
+
+/** Waits until the trail has the create of a sandbox, which it gets after the answer. */
+async function recorded(api: Api, id: string): Promise<void> {
+  const kept = async () => (await (await api.call("GET", `/audit?sandbox=${id}`)).json()).items.length;
+  await expect.poll(kept).toBeGreaterThan(0);
+}
+
+const test = base.extend({
+  sandbox: async ({ api, sandbox }, use) => {
+    await recorded(api, sandbox.id);
+    await use(sandbox);
+  },
+});
 
 test("what was done to a sandbox is found, by keyboard, and leads back to it", async ({ page, sandbox }) => {
   await logIn(page, path);
@@ -87,8 +100,7 @@ test("newer entries are offered while the page is open, and shown on request", a
   await expect(page.locator(".events tbody tr").first()).toContainText(sandbox.short);
   const { id, short } = await api.create();
   // The sign-in may be offered, too, before the trail has the new sandbox.
-  const kept = async () => (await (await api.call("GET", `/audit?sandbox=${id}`)).json()).items.length;
-  await expect.poll(kept).toBeGreaterThan(0);
+  await recorded(api, id);
   const newer = page.getByRole("status").getByRole("button", { name: /newer entr/ });
   await newer.focus();
   await expect(page.locator(".events tbody tr").first()).toContainText(sandbox.short);
