@@ -204,6 +204,8 @@ test("what is selected and not shown is counted, named and can be shown or desel
   // What is in view is extended without a question.
   await bulk.getByRole("button", { name: "Extend", exact: true }).press("Enter");
   await expect(page.locator(".bulk-results")).toContainText("1 of 1 extended");
+  // What succeeded is no longer selected.
+  await row(page, one).getByRole("checkbox").check();
   await bulk.getByRole("button", { name: "Delete", exact: true }).press("Enter");
   await expect(dialog.getByRole("listitem")).toHaveText(/in-view/);
   await dialog.getByRole("button", { name: "Delete selected" }).press("Enter");
