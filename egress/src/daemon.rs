@@ -128,6 +128,7 @@ pub async fn run(
         upstreams: addresses.clone(),
         exempt: config.exempt.clone(),
         doh: config.doh.clone(),
+        api_port: config.http_addr.port(),
     };
     let upstreams = Upstreams::open(&addresses, Some(around.mark), &config, &tasks);
     let upstreams = Arc::new(upstreams.map_err(DaemonError::Upstreams)?);

@@ -99,6 +99,8 @@ pub struct Surroundings {
     pub exempt: Vec<IpAddr>,
     /// Whether DNS over HTTPS is refused.
     pub doh: DohBlock,
+    /// Port of the sidecar's API.
+    pub api_port: u16,
 }
 
 /// Whether the sandbox may ask an upstream itself: an exempt name server, at the port for queries only.
@@ -177,7 +179,7 @@ pub(crate) fn rules(
     document.redirection(around);
     document.static_elements(policy.networks(), &around.doh);
     document.edition(edition);
-    document.arrivals();
+    document.arrivals(around);
     document.filter(policy, around);
     if is_new {
         for name in [sets::LEARNED, sets::KEPT] {
@@ -333,27 +335,27 @@ impl Document {
     /// Marks connections whose first packet arrives from another machine, so that they may be
     /// answered. A packet in the middle of a TCP connection begins none: the kernel tracks
     /// connections only since there are rules, and takes the first packet that it sees for the first
-    /// one of a connection, also of one that the sandbox opened before.
-    fn arrivals(&mut self) {
+    /// one of a connection, also of one that the sandbox opened before. Only the sidecar listens at
+    /// its API's port, from before there are rules: clients that connected by then are answered.
+    fn arrivals(&mut self, around: &Surroundings) {
         const ARRIVE: &str = "arrive";
         let hook = json!({"type": "filter", "hook": "input", "prio": 0, "policy": "accept"});
         self.chain(ARRIVE, Some(hook));
         let flags = json!({"payload": {"protocol": "tcp", "field": "flags"}});
         let opening = json!({"&": [flags, ["fin", "syn", "rst", "ack"]]});
         for begins in [
-            equals(opening, json!("syn")),
-            differs(meta("l4proto"), json!("tcp")),
+            vec![equals(opening, json!("syn"))],
+            vec![differs(meta("l4proto"), json!("tcp"))],
+            to_port(around.api_port),
         ] {
             let mark = json!({"mangle": {"key": ct("mark"), "value": FROM_OUTSIDE}});
-            self.rule(
-                ARRIVE,
-                vec![
-                    is_in(ct("state"), json!("new")),
-                    differs(meta("iifname"), json!("lo")),
-                    begins,
-                    mark,
-                ],
-            );
+            let mut rule = vec![
+                is_in(ct("state"), json!("new")),
+                differs(meta("iifname"), json!("lo")),
+            ];
+            rule.extend(begins);
+            rule.push(mark);
+            self.rule(ARRIVE, rule);
         }
     }
 

@@ -15,6 +15,7 @@ fn around(doh: DohBlock) -> Surroundings {
         upstreams: vec!["192.0.2.53:53".parse().unwrap()],
         exempt: vec!["192.0.2.54".parse().unwrap()],
         doh,
+        api_port: 18080,
     }
 }
 
