@@ -139,6 +139,7 @@ pub async fn run(
     };
 
     let rules = effective.len();
+    let mark = around.mark;
     let firewall = enforce(config.mode, around, Arc::clone(&effective)).await?;
     let mut enforcer = Enforcer::new(user, overlay, effective, file, firewall);
     if is_unclaimed {
@@ -175,7 +176,8 @@ pub async fn run(
     if api.token.is_none() {
         warn!("the API has no token: every process in the sandbox can change the policy");
     }
-    let serving = api::serve(listener, api::router(api), tasks.clone());
+    let mark = enforcer.firewall().map(|_| mark);
+    let serving = api::serve(listener, mark, api::router(api), tasks.clone());
     let mut serving = tasks.spawn("api", serving);
     let (probe, pause) = (config.probe.clone(), config.probe_interval);
     tasks.spawn_abortable("probes", async move {

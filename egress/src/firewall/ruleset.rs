@@ -91,7 +91,8 @@ pub(crate) mod sets {
 /// What the rules depend on besides the policy.
 #[derive(Clone, Debug)]
 pub struct Surroundings {
-    /// Mark of the sidecar's packets to its upstreams. Random: other processes do not know it.
+    /// Mark of the sidecar's packets to its upstreams and to clients of its API. Random: other
+    /// processes do not know it.
     pub mark: u32,
     /// Name servers that the sidecar asks.
     pub upstreams: Vec<SocketAddr>,
@@ -389,15 +390,11 @@ impl Document {
         // Every process can bind a foreign IPv6 address. Over the loopback interface it would be
         // another machine: what is sent to that machine would be an answer, and what comes from it
         // could be the answer of an upstream. A rejection would be sent to that machine, too.
-        let source_type = json!({"fib": {"result": "type", "flags": ["saddr"]}});
-        self.rule(
-            EGRESS,
-            vec![
-                over_loopback(),
-                differs(source_type, json!("local")),
-                drop(),
-            ],
-        );
+        let foreign = || {
+            let source_type = json!({"fib": {"result": "type", "flags": ["saddr"]}});
+            differs(source_type, json!("local"))
+        };
+        self.rule(EGRESS, vec![over_loopback(), foreign(), drop()]);
         for upstream in &around.upstreams {
             let mut to = to_port(upstream.port());
             // An upstream that the sandbox may ask directly is asked without a mark.
@@ -408,6 +405,17 @@ impl Document {
             to.push(accept());
             self.rule(EGRESS, to);
         }
+        // Clients may have connected to the sidecar's API before there were rules. To the kernel, an
+        // answer would be the first packet of a connection, unless one of the client came before.
+        let from_api = json!({"payload": {"protocol": "tcp", "field": "sport"}});
+        self.rule(
+            EGRESS,
+            vec![
+                equals(meta("mark"), json!(around.mark)),
+                equals(from_api, json!(around.api_port)),
+                accept(),
+            ],
+        );
         // The engine's resolver listens at this address of the loopback interface, on a port that is
         // not known here. It answers any query, so that only the sidecar may ask it. It only answers:
         // what else comes from its address pretends to be it.
@@ -434,6 +442,9 @@ impl Document {
         ]});
         let icmp_type = json!({"payload": {"protocol": "icmpv6", "field": "type"}});
         self.rule(EGRESS, vec![equals(icmp_type, neighbours), accept()]);
+        // A machine that is allowed would answer to the foreign address, and so would the kernel with
+        // its error messages, which quote the packet.
+        self.rule(EGRESS, vec![foreign(), drop()]);
         // Answers to connections that came from outside, such as the server's to execd.
         self.rule(
             EGRESS,

@@ -127,6 +127,7 @@ fn rules_are_in_the_order_of_their_precedence() {
         "\"192.0.2.53\"",
         r#""lo"}},{"accept""#,
         "icmpv6",
+        r#"[{"match":{"left":{"fib""#,
         "\"reply\"",
         "[1,58]",
         "\"@generation\"",

@@ -87,6 +87,16 @@ fn a_connection_over_loopback_makes_no_other_machine_one_that_asked() {
 }
 
 #[test]
+fn a_machine_that_is_allowed_gets_nothing_to_pass_on_to_another() {
+    let world = World::new("dns+nft", ALLOW_ONE);
+    let sent = world.inside(|| {
+        let other = pretending(Type::DGRAM, at(MACHINE, 7000));
+        other.send_to(b"x", &at("2001:db8::2", 7000).into())
+    });
+    assert!(refused(sent));
+}
+
+#[test]
 fn another_machine_has_no_ipv4_address_of_its_own_in_the_sandbox() {
     let world = World::new("dns+nft", "{}");
     world.inside(|| {

@@ -232,11 +232,14 @@ fn the_sidecars_own_way_to_its_upstreams_is_dns_only() {
         .lines()
         .filter(|line| line.contains("meta mark"))
         .collect();
-    assert_eq!(marked.len(), 1, "{rules}");
+    let [upstream, api] = marked.as_slice() else {
+        panic!("{rules}");
+    };
     assert!(
-        marked[0].contains("192.0.2.53") && marked[0].contains("dport 53"),
+        upstream.contains("192.0.2.53") && upstream.contains("dport 53"),
         "{rules}"
     );
+    assert!(api.contains("tcp sport 18080"), "{rules}");
 }
 
 #[test]

@@ -1,15 +1,17 @@
 //! The sidecar under its supervisor, which holds the ports while there is no worker.
 
 use std::{
-    io,
-    net::{TcpListener, TcpStream, UdpSocket},
+    fs::{self, Permissions},
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
+    os::unix::fs::PermissionsExt,
 };
 
 use hickory_server::proto::{op::ResponseCode, rr::RecordType};
 
 use crate::{
     client::ask_by_tcp,
-    world::{World, wait_until},
+    world::{SOON, World, wait_until},
 };
 
 const ALLOW: &str = r#"{"egress":[{"action":"allow","target":"a.example"}]}"#;
@@ -60,6 +62,51 @@ fn the_next_worker_answers_what_came_meanwhile() {
     world.kill_worker();
     let (status, _) = world.call("GET", "/policy", "").expect("it answers");
     assert_eq!(status, 200);
+    world.stop();
+}
+
+const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: sidecar\r\nConnection: close\r\n\r\n";
+
+/// What the API says to a request.
+fn answer(stream: &mut TcpStream) -> io::Result<String> {
+    stream.set_read_timeout(Some(SOON))?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+#[test]
+fn clients_from_before_the_rules_are_answered_and_are_no_destinations() {
+    let mut world = World::without_sidecar();
+    let folder = tempfile::tempdir().unwrap();
+    let [program, gate] = ["wait", "gate"].map(|name| folder.path().join(name));
+    let waits = format!(
+        "#!/bin/sh\nuntil [ -e {} ]; do sleep 0.01; done\n",
+        gate.display()
+    );
+    fs::write(&program, waits).unwrap();
+    fs::set_permissions(&program, Permissions::from_mode(0o700)).unwrap();
+    let clients = world.beside(move || {
+        let api = SocketAddr::from(([10, 99, 0, 2], 18080));
+        wait_until("the API's port is held", || TcpStream::connect(api).is_ok());
+        let mut early = TcpStream::connect(api)?;
+        let mut late = TcpStream::connect(api)?;
+        early.write_all(REQUEST)?;
+        fs::write(gate, "")?;
+        // It answers once there are rules.
+        let early = answer(&mut early)?;
+        late.write_all(REQUEST)?;
+        io::Result::Ok([early, answer(&mut late)?])
+    });
+    let first = format!("--pre-start={}", program.display());
+    // Also where everything may leave, an answer leads to no destination.
+    let policy = r#"{"defaultAction":"allow","egress":[]}"#;
+    world.start_supervised(&["--hold-sockets", &first], "dns+nft", policy);
+    for answer in clients.join().unwrap().unwrap() {
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    let (_, decisions) = world.call("GET", "/decisions", "").expect("it answers");
+    assert!(!decisions.contains("10.99.0.1"), "{decisions}");
     world.stop();
 }
 

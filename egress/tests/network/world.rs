@@ -10,7 +10,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
-    thread,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -223,6 +223,18 @@ impl World {
     /// Runs a closure on the internet's side.
     pub(crate) fn outside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         self.outside.inside(work)
+    }
+
+    /// The same while the test goes on.
+    pub(crate) fn beside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let enter = self.outside.borrowed();
+        thread::spawn(move || {
+            enter();
+            work()
+        })
     }
 
     /// Counts the packets for an IPv6 address that arrive at the internet from now on.
