@@ -96,7 +96,7 @@ impl DockerRuntime {
                 }
                 Failure::MainStart(message) if attempt < ATTEMPTS => {
                     let docker = self.docker()?;
-                    let is_blamed = message.own_words().contains(execd_volume::EXECD);
+                    let is_blamed = message.mentions(execd_volume::EXECD);
                     let is_lost = self.execd.is_lost(docker, staged.image, execd, is_blamed);
                     if !is_lost.await {
                         return Err(Failure::MainStart(message).into_error(spec));

@@ -18,13 +18,15 @@
 //! Texts of an image (its user, its directories) are not known here. They can only change the explanation
 //! of a create from that image.
 
+use std::collections::BTreeSet;
+
 use bollard::errors::Error;
 
 use super::error;
 use crate::{Cause, CreateSpec, Reason, Source};
 
-/// Longest message that is searched for a client's texts, in bytes. A longer one explains nothing.
-const MAX_SEARCHED: usize = 8 << 10;
+/// How much of a message is read, in bytes.
+const MAX_READ: usize = 8 << 10;
 /// Most texts of a request that are looked for. The cause of a create with more is not explained.
 const MAX_TEXTS: usize = 8192;
 /// What a client's text is replaced by.
@@ -54,7 +56,7 @@ const BEFORE_NAMES: [&str; 15] = [
 ];
 
 /// How a text of a client stands in messages.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     /// A path, or one of the directories above it, below any other.
     Path,
@@ -66,7 +68,7 @@ enum Kind {
 
 /// What a client chose of a call, in lower case.
 #[derive(Default)]
-pub(super) struct ClientTexts(Vec<(Kind, String)>);
+pub(super) struct ClientTexts(BTreeSet<(Kind, String)>);
 
 impl ClientTexts {
     /// The texts of a create that may get into messages of the engine.
@@ -170,7 +172,7 @@ impl ClientTexts {
         for _ in 0..3 {
             let quoted = quoted(&text);
             let is_last = quoted == text;
-            self.0.push((kind, text));
+            self.0.insert((kind, text));
             if is_last {
                 return;
             }
@@ -180,21 +182,24 @@ impl ClientTexts {
 
     /// Takes the client's texts out of a message in lower case.
     fn taken_out_of(&self, message: &str) -> String {
-        if message.len() > MAX_SEARCHED || self.0.len() > MAX_TEXTS {
+        if self.0.len() > MAX_TEXTS {
             return String::new();
         }
         let mut hidden = vec![false; message.len()];
         for (kind, text) in &self.0 {
-            let mut at = 0;
-            while let Some((found, length)) = find(message, at, text, *kind) {
-                let end = found + length;
-                if is_apart(message, found, end)
+            let ends = ends(text, *kind);
+            if !message.contains(&text[..ends[0]]) {
+                continue;
+            }
+            let same = common_lengths(text.as_bytes(), message.as_bytes());
+            for (found, _) in message.char_indices() {
+                let fitting = &ends[..ends.partition_point(|end| *end <= same[found])];
+                let mut fitting = fitting.iter().rev().map(|end| found + end);
+                if let Some(end) = fitting.find(|end| is_apart(message, found, *end))
                     && (*kind != Kind::Name || is_name(message, found, end))
                 {
                     hidden[found..end].fill(true);
                 }
-                // The next may overlap.
-                at = found + message[found..].chars().next().map_or(1, char::len_utf8);
             }
         }
         let mut kept = String::with_capacity(message.len());
@@ -227,23 +232,37 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Finds a text from a place on, and its length there. Of a path, the first part is enough.
-fn find(message: &str, from: usize, text: &str, kind: Kind) -> Option<(usize, usize)> {
-    let rest = message.get(from..)?;
-    if kind != Kind::Path {
-        return (text.len() <= rest.len())
-            .then(|| rest.find(text))
-            .flatten()
-            .map(|at| (from + at, text.len()));
-    }
-    // The ends of the directories above it, and its own.
+/// Where a text may end in a message: a path also after each of the directories above it.
+fn ends(text: &str, kind: Kind) -> Vec<usize> {
     let above = text.match_indices('/').map(|(end, _)| end).skip(1);
-    let mut ends = above.chain([text.len()]).peekable();
-    let first = ends.peek().copied()?;
-    let at = from + rest.find(&text[..first])?;
-    let same = ends.take_while(|end| message[at..].starts_with(&text[..*end]));
-    let longest = same.filter(|end| is_apart(message, at, at + end)).last();
-    Some((at, longest.unwrap_or(first)))
+    let above = above.filter(|_| kind == Kind::Path);
+    above.chain([text.len()]).collect()
+}
+
+/// How many bytes of a text stand at each place of a message, in time that grows with the sum of both
+/// lengths (the Z algorithm): a client chooses the text, and a part of the message.
+fn common_lengths(text: &[u8], message: &[u8]) -> Vec<usize> {
+    let both = [text, message].concat();
+    let mut lengths = vec![0; both.len()];
+    // What is known to stand at the start as well.
+    let (mut from, mut to) = (0, 0);
+    for at in 1..both.len() {
+        let mut length = match at < to {
+            true => lengths[at - from].min(to - at),
+            false => 0,
+        };
+        while both
+            .get(at + length)
+            .is_some_and(|byte| *byte == both[length])
+        {
+            length += 1;
+        }
+        if at + length > to {
+            (from, to) = (at, at + length);
+        }
+        lengths[at] = length;
+    }
+    lengths.split_off(text.len())
 }
 
 /// Whether what stands there is not a part of longer words.
@@ -276,7 +295,9 @@ fn is_name(message: &str, from: usize, end: usize) -> bool {
 pub(super) struct EngineMessage {
     /// As clients see it.
     text: String,
-    /// In lower case, without the client's texts and without frames.
+    /// In lower case, without frames.
+    whole: String,
+    /// The same without the client's texts.
     own: String,
 }
 
@@ -288,9 +309,12 @@ impl EngineMessage {
 
     /// Reads a message that was not the answer to a call.
     pub(super) fn of_text(message: &str, texts: &ClientTexts) -> Self {
-        let own = texts.taken_out_of(&message.to_ascii_lowercase());
+        let read = &message[..message.floor_char_boundary(MAX_READ)];
+        let whole = read.to_ascii_lowercase();
+        let own = texts.taken_out_of(&whole);
         Self {
             text: error::shortened(message),
+            whole: unframed(whole.trim()).to_owned(),
             own: unframed(own.trim()).to_owned(),
         }
     }
@@ -307,7 +331,12 @@ impl EngineMessage {
 
     /// Whether the engine's own sentence begins with these words.
     pub(super) fn begins_with(&self, words: &str) -> bool {
-        self.own.starts_with(words)
+        self.whole.starts_with(words)
+    }
+
+    /// Whether this stands anywhere, also in a client's text: a reason to look at facts, and no more.
+    pub(super) fn mentions(&self, what: &str) -> bool {
+        self.whole.contains(what)
     }
 
     /// The cause that the engine's own words reveal.

@@ -149,7 +149,7 @@ const ABOUT_PORTS: [&str; 7] = [
 
 /// Whether the engine's message means that a port is in use.
 pub(super) fn is_conflict(message: &EngineMessage) -> bool {
-    let has = |text| message.own_words().contains(text);
+    let has = |text| message.mentions(text);
     if !ABOUT_PORTS.iter().any(|words| message.begins_with(words)) {
         return false;
     }

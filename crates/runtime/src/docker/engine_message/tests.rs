@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::docker::{labels, ports};
+use crate::docker::{execd_volume::EXECD, labels, ports};
 
 /// Messages with the places of a client's texts: `{path}`, and `{"path"}` in Go's quotes, `{volume}`,
 /// `{image}`, `{arch}`, `{value}` of a variable, and `{entry}` of the entry point.
@@ -236,6 +236,19 @@ proptest! {
 
     /// Each plain word of a message, and each of its beginnings, as every name of a request.
     #[test]
+    fn lengths_are_those_of_a_comparison_at_each_place(text in "[ab/]{1,12}", message in "[ab/é]{0,24}") {
+        let (text, message) = (text.as_bytes(), message.as_bytes());
+        let compared = (0..message.len()).map(|at| {
+            let pairs = text.iter().zip(&message[at..]);
+            pairs.take_while(|(one, other)| one == other).count()
+        });
+        let lengths = common_lengths(text, message).into_iter();
+        // What follows the text in the message is compared with the message's own start.
+        let lengths = lengths.map(|length| length.min(text.len()));
+        prop_assert!(lengths.eq(compared));
+    }
+
+    #[test]
     fn a_plain_text_hides_no_words_of_the_engine(
         (message, cause) in prop::sample::select(WITHOUT_TEXTS.to_vec()),
         at in any::<prop::sample::Index>(),
@@ -258,6 +271,15 @@ proptest! {
 }
 
 #[test]
+fn a_volume_above_the_platforms_directory_hides_no_missing_execd() {
+    let mut spec = spec("any");
+    spec.volumes = vec![volume("/opt/data", "any")];
+    let message = "exec: \"/opt/opensandbox/.dist/execd\": stat /opt/opensandbox/.dist/execd: \
+                   no such file or directory";
+    assert!(read(message, &spec).mentions(EXECD));
+}
+
+#[test]
 fn the_messages_without_texts_are_recognised() {
     for (message, cause) in WITHOUT_TEXTS {
         let read = EngineMessage::of_text(message, &ClientTexts::default());
@@ -268,8 +290,8 @@ fn the_messages_without_texts_are_recognised() {
 }
 
 #[test]
-fn too_long_a_message_explains_nothing() {
-    let message = format!("{}no space left on device", "x ".repeat(MAX_SEARCHED));
+fn what_is_beyond_the_part_that_is_read_explains_nothing() {
+    let message = format!("{}no space left on device", "x ".repeat(MAX_READ));
     let read = EngineMessage::of_text(&message, &ClientTexts::default());
     assert_eq!(read.cause(), None);
     assert!(message.starts_with(read.text()) && read.text().len() > 500);

@@ -63,7 +63,10 @@ impl std::fmt::Display for Trouble {
             ),
             Self::Link(path) => write!(f, "{} is a symbolic link", path.display()),
             Self::NotADirectory(path) => write!(f, "{} is not a directory", path.display()),
-            Self::TooDeep(most) => write!(f, "lies below more than {most} directories"),
+            Self::TooDeep(most) => write!(
+                f,
+                "lies below more than {most} directories, also by mounts of the host"
+            ),
             Self::Refused { op, path, error } => {
                 write!(f, "cannot {op} {} on the host: {error}", path.display())
             }
@@ -114,6 +117,39 @@ impl AllowedPaths {
     pub(super) fn touch(&self, path: &Path) -> bool {
         let touches = |at: &Path| at.starts_with(path) || covers(at, path);
         self.0.iter().any(|(_, at)| touches(at))
+    }
+
+    /// Where a directory lies that the operator chose, without links.
+    ///
+    /// # Errors
+    /// When a link on the way lies in an allowed directory, where a sandbox may have put it, and when such a
+    /// way cannot be looked at.
+    pub(super) fn settled(&self, path: &Path) -> Result<PathBuf, Trouble> {
+        let real = match fs::canonicalize(path) {
+            Ok(real) => real,
+            Err(error) if self.touch(path) => {
+                return Err(Trouble::Refused {
+                    op: "look up",
+                    path: path.to_owned(),
+                    error,
+                });
+            }
+            // It is the engine's concern.
+            Err(_) => return Ok(path.to_owned()),
+        };
+        let leads_away = |above: &Path, below: &Path| {
+            let is_allowed = |at: &Path| self.0.iter().any(|(_, allowed)| covers(allowed, at));
+            fs::canonicalize(above).is_ok_and(|at| is_allowed(&at) && at.join(below) != real)
+        };
+        let mut ways = path.ancestors().skip(1);
+        let is_led_away = ways.any(|above| {
+            let below = path.strip_prefix(above);
+            below.is_ok_and(|below| leads_away(above, below))
+        });
+        match is_led_away {
+            true => Err(Trouble::Link(path.to_owned())),
+            false => Ok(real),
+        }
     }
 
     /// The allowed directory that a path is in.
@@ -326,6 +362,31 @@ mod tests {
 
     fn sub(path: &str) -> Vec<String> {
         parts_of(path).unwrap()
+    }
+
+    #[test]
+    fn a_link_in_an_allowed_directory_leads_no_volume_elsewhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        for directory in ["data/x", "secret", "data/z"] {
+            fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        let allowed = AllowedPaths::resolve(&[root.join("data")]);
+        let settled = |path: &str| allowed.settled(&root.join(path));
+        assert_eq!(settled("data/x").unwrap(), root.join("data/x"));
+        // The operator's own links, outside of it.
+        symlink(root.join("data"), root.join("link")).unwrap();
+        assert_eq!(settled("link/x").unwrap(), root.join("data/x"));
+        for (name, to) in [("away", "secret"), ("along", "data/z")] {
+            symlink(root.join(to), root.join("data").join(name)).unwrap();
+            for way in ["data", "link"] {
+                let refused = settled(&format!("{way}/{name}")).unwrap_err();
+                assert!(matches!(refused, Trouble::Link(_)), "{way}: {refused:?}");
+            }
+        }
+        let missing = settled("data/missing").unwrap_err();
+        assert!(matches!(missing, Trouble::Refused { .. }), "{missing:?}");
+        assert_eq!(settled("missing").unwrap(), root.join("missing"));
     }
 
     #[test]

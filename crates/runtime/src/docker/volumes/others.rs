@@ -66,8 +66,8 @@ impl Others {
         of_sandbox.or_else(|| {
             Some(match self.binds.overlap(new)? {
                 Overlap::Below => {
-                    "lies below a directory that every sandbox can write to (docker.sandbox_binds), which \
-                     could replace it by a link"
+                    "lies below a directory that every sandbox can write to (docker.sandbox_binds, also a \
+                     read-only one with other file systems below it), which could replace it by a link"
                 }
                 Overlap::Above => {
                     "lies above a directory that every sandbox gets (docker.sandbox_binds), so it could be \

@@ -102,7 +102,11 @@ fn above(path: &Path, table: &MountTable) -> io::Result<Vec<Identity>> {
                 // Another mount may cover it.
                 let leads_there = || identity(&alias).is_ok_and(|other| other == it);
                 let is_new = !paths.iter().any(|known| known.starts_with(&alias));
-                if is_new && paths.len() < MOST_PATHS && leads_there() {
+                if is_new && leads_there() {
+                    if paths.len() == MOST_PATHS {
+                        let why = format!("more than {MOST_PATHS} paths lead there");
+                        return Err(io::Error::other(why));
+                    }
                     paths.push(alias);
                 }
             }

@@ -1,6 +1,6 @@
 //! What a create needs of its volumes: each is found or made, and becomes a mount.
 
-use std::{fs, path::PathBuf};
+use std::path::PathBuf;
 
 use bollard::models::{Mount, MountType, MountVolumeOptions};
 use osb_protocol::lifecycle::{ClaimVolume, HostVolume, OssfsVolume, Volume};
@@ -161,21 +161,18 @@ impl DockerRuntime {
         if !self.config.storage.sees_host || allowed.is_empty() {
             return Ok(None);
         }
-        let path = root.clone();
-        let real = blocking(move || fs::canonicalize(path)).await;
-        let root = real.and_then(Result::ok).unwrap_or(root);
-        if !allowed.touch(&root) {
+        let allowed = allowed.clone();
+        let look = move || {
+            let root = allowed.settled(&root)?;
+            Ok(allowed.touch(&root).then_some(root))
+        };
+        let found = blocking(look).await.ok_or_else(unanswered)?;
+        let Some(root) = found.map_err(|trouble| in_claim(&trouble))? else {
             return Ok(None);
-        }
-        match self.claim_directory(root.clone(), sub_path.clone()).await? {
-            Ok(place) => Ok(Some((place, Source::Claim { root, sub_path }, false))),
-            // Nor does this process find it as a directory of the host.
-            Err(trouble @ Trouble::Refused { .. }) => {
-                debug!(%trouble, "leaving the directory of a volume to the engine");
-                Ok(None)
-            }
-            Err(trouble) => Err(in_claim(&trouble)),
-        }
+        };
+        let found = self.claim_directory(root.clone(), sub_path.clone()).await?;
+        let place = found.map_err(|trouble| in_claim(&trouble))?;
+        Ok(Some((place, Source::Claim { root, sub_path }, false)))
     }
 
     /// Mounts a bucket, or a directory of it.
@@ -297,13 +294,14 @@ impl DockerRuntime {
         sub_path: Vec<String>,
     ) -> Result<Result<Place, Trouble>, Refused> {
         let look = move || Place::of(host_files::find_below(&root, &sub_path)?);
-        blocking(look).await.ok_or_else(|| {
-            Refused::sub_path(
-                VolumeFailure::ClaimInspect,
-                "its file system does not answer",
-            )
-        })
+        blocking(look).await.ok_or_else(unanswered)
     }
+}
+
+/// Refuses a directory of a named volume that cannot be looked at in time.
+fn unanswered() -> Refused {
+    let reason = "its file system does not answer";
+    Refused::sub_path(VolumeFailure::ClaimInspect, reason)
 }
 
 /// Refuses a directory of a named volume.
