@@ -177,6 +177,14 @@ impl Facts {
         }
     }
 
+    /// The server has frozen or thawed the sandbox, at `at` by its estimate of the engine's clock. What
+    /// is known by then came before, also if that estimate was ahead and has been corrected since.
+    pub fn frozen_here(&mut self, frozen: bool, at: WireTime) {
+        let known = self.phase.map(|(_, since)| since);
+        let ahead = known.filter(|since| is_older(at, *since));
+        self.freeze(frozen, ahead.unwrap_or(at));
+    }
+
     /// The command ended. An end from before what is known was that of an earlier start.
     pub fn end(&mut self, code: i64, at: WireTime) {
         if self.phase.is_none_or(|(_, since)| !is_older(at, since)) {
@@ -326,6 +334,21 @@ mod tests {
         facts.end(137, at(60));
         facts.freeze(false, at(61));
         assert_eq!(facts.phase, Some((Phase::Exited(137), at(60))));
+    }
+
+    #[test]
+    fn a_pause_by_the_server_counts_though_its_clock_was_ahead_before() {
+        let mut facts = facts();
+        facts.observe(observed(Phase::Running, 20), at(20));
+        facts.frozen_here(true, at(30));
+        facts.frozen_here(false, at(29));
+        assert_eq!(facts.phase, Some((Phase::Running, at(30))));
+        // The engine's own report of the pause, in its time, is no news.
+        facts.freeze(true, at(28));
+        assert_eq!(facts.phase, Some((Phase::Running, at(30))));
+        facts.end(137, at(31));
+        facts.frozen_here(true, at(32));
+        assert_eq!(facts.phase, Some((Phase::Exited(137), at(31))));
     }
 
     #[test]

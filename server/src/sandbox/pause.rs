@@ -60,7 +60,7 @@ impl Service {
                 }
             };
             service.change(&id, |facts| {
-                facts.freeze(wanted == Wanted::Paused, at);
+                facts.frozen_here(wanted == Wanted::Paused, at);
                 Ok(())
             })?;
             info!(sandbox = %id, ?wanted, "sandbox frozen or thawed");
