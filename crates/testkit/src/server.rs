@@ -221,7 +221,7 @@ impl TestServer {
         let serving = Supervisor::new();
         let served = Arc::clone(&app);
         serving.spawn("test server", async move { served.serve(listener).await });
-        let http = osb_client::default_http()?;
+        let http = osb_client::plain_http()?;
         Ok(Self {
             address,
             service,
@@ -262,8 +262,10 @@ impl TestServer {
     /// When the address is invalid.
     pub fn client(&self) -> anyhow::Result<LifecycleClient> {
         let key = Some(SecretString::from(API_KEY));
-        Ok(LifecycleClient::new(
-            &format!("http://{}", self.address),
+        let address = format!("http://{}", self.address);
+        Ok(LifecycleClient::with_http(
+            self.http.clone(),
+            &address,
             key,
         )?)
     }

@@ -21,8 +21,8 @@ use url::Url;
 const STORE: &str = "OPENSANDBOX_TEST_STORE";
 /// URL of a PostgreSQL database for tests, whose user may make others.
 const DATABASE: &str = "OPENSANDBOX_TEST_POSTGRESQL";
-/// Set by a runner that starts a process for each test.
-const RUNNER: &str = "NEXTEST";
+/// Name of the run of a runner that starts a process for each test.
+const RUN: &str = "NEXTEST_RUN_ID";
 /// Begins the names of databases and files of tests; the id of the process that needs them follows.
 const PREFIX: &str = "server_";
 /// Most databases of ended processes that one test removes.
@@ -61,7 +61,7 @@ fn location(url: &Url) -> Location {
 
 /// The process for whose tests a template is kept. It is that of one build, so its schema is too.
 fn owner() -> u32 {
-    match env::var_os(RUNNER) {
+    match env::var_os(RUN) {
         Some(_) => parent_id(),
         None => process::id(),
     }
@@ -80,8 +80,11 @@ fn is_left(name: &str) -> bool {
 async fn template_file() -> anyhow::Result<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-stores");
     fs::create_dir_all(&folder)?;
-    let path = folder.join(format!("{PREFIX}{}_template.db", owner()));
-    if path.exists() {
+    let run = env::var(RUN);
+    let name = run.as_deref().unwrap_or_default();
+    let path = folder.join(format!("{PREFIX}{}_{name}_template.db", owner()));
+    // Without a runner, the file would be that of another process with this id.
+    if run.is_ok() && path.exists() {
         return Ok(path);
     }
     for file in fs::read_dir(&folder)?.flatten() {

@@ -87,16 +87,18 @@ pub(super) fn open() -> OpenApiRouter<AppState> {
         .routes(routes!(system::version))
 }
 
-/// The document, with a note on what the runtime of this server lacks.
-pub(super) fn document_for(runtime: &str, features: FeatureSet) -> utoipa::openapi::OpenApi {
-    let mut document = document();
+/// Adds a note on what the runtime of this server lacks.
+pub(super) fn note_missing(
+    document: &mut utoipa::openapi::OpenApi,
+    runtime: &str,
+    features: FeatureSet,
+) {
     let missing: Vec<_> = features.missing().map(Feature::name).collect();
     if !missing.is_empty() {
         let missing = missing.join(", ");
         let description = document.info.description.get_or_insert_default();
         *description += &format!("\n\nNot available on the {runtime} runtime: {missing}.");
     }
-    document
 }
 
 /// The document, with the routes of every feature.

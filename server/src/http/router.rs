@@ -9,6 +9,7 @@ use axum::{
 };
 use http::{Method, StatusCode, header::ACCEPT};
 use osb_protocol::error::code;
+use utoipa::openapi::OpenApi;
 
 use super::{
     app::AppState,
@@ -29,7 +30,8 @@ pub fn router(app: &AppState, routes: Router, rules: EdgeRules) -> Router {
 /// Every route of the server, with its authentication. `console` begins with `/console` and guards
 /// itself.
 pub fn routes(app: AppState, console: Router) -> Router {
-    app.meter.set_routes(templates());
+    let mut document = openapi::document();
+    app.meter.set_routes(templates(&document));
     let runtime = app.unscoped.runtime_kind();
     let features = app.unscoped.features();
     let keyed = openapi::keyed(features)
@@ -53,7 +55,8 @@ pub fn routes(app: AppState, console: Router) -> Router {
         .route("/sandboxes/{id}/proxy/{port}/", any(proxy::proxy))
         .route("/sandboxes/{id}/proxy/{port}/{*path}", any(proxy::proxy));
     let keys_required = app.keys.is_required();
-    let docs = docs::routes(openapi::document_for(runtime, features));
+    openapi::note_missing(&mut document, runtime, features);
+    let docs = docs::routes(document);
     let api = keyed
         .merge(openapi::open().split_for_parts().0)
         .merge(root)
@@ -78,8 +81,8 @@ pub fn routes(app: AppState, console: Router) -> Router {
     api.merge(proxied).merge(console)
 }
 
-/// Templates of every route.
-fn templates() -> impl Iterator<Item = String> {
+/// Templates of every route: those of the document, and others.
+fn templates(document: &OpenApi) -> impl Iterator<Item = String> {
     const OTHERS: [&str; 10] = [
         "/",
         "/metrics",
@@ -92,7 +95,7 @@ fn templates() -> impl Iterator<Item = String> {
         "/sandboxes/{id}/proxy/{port}/",
         "/sandboxes/{id}/proxy/{port}/{*path}",
     ];
-    let documented = openapi::document().paths.paths.into_keys();
+    let documented = document.paths.paths.keys().cloned();
     let others = OTHERS.into_iter().chain(lifecycle::optional_paths());
     documented.chain(others.map(str::to_owned))
 }
