@@ -239,24 +239,33 @@ const FOCUS_AGAIN: [Duration; 2] = [Duration::from_millis(250), Duration::from_s
 /// gone, or disabled. Looks again a little later: a page that loads keeps the elements of the one before
 /// it, and a dialog that closes gives the focus back.
 pub fn focus_if_lost(id: &'static str) {
-    let focus = move || {
-        let document = leptos::prelude::document();
-        let is_lost = document.active_element().is_none_or(|it| {
-            it.tag_name() == "BODY" || matches!(it.matches(":disabled"), Ok(true))
-        });
-        let found = document.get_element_by_id(id).filter(|_| is_lost);
-        if let Some(target) = found.and_then(|it| element(it.into())) {
-            let options = web_sys::FocusOptions::new();
-            // The router and the browser scroll to where a page is to be read.
-            options.set_prevent_scroll(id == MAIN);
-            let _ = target.focus_with_options(&options);
-        }
-    };
+    let focus = move || give_lost_focus_to(id);
     // Another page is shown a little later than its address.
     let next_frame = move || leptos::prelude::request_animation_frame(focus);
     leptos::prelude::request_animation_frame(next_frame);
     for delay in FOCUS_AGAIN {
         leptos::prelude::set_timeout(focus, delay);
+    }
+}
+
+/// The same, or the page if there is no such element in the end.
+pub fn focus_or_page_if_lost(id: &'static str) {
+    focus_if_lost(id);
+    let [_, last] = FOCUS_AGAIN;
+    leptos::prelude::set_timeout(|| give_lost_focus_to(MAIN), last);
+}
+
+fn give_lost_focus_to(id: &str) {
+    let document = leptos::prelude::document();
+    let is_lost = document.active_element().is_none_or(|it| {
+        it.tag_name() == "BODY" || matches!(it.matches(":disabled"), Ok(true))
+    });
+    let found = document.get_element_by_id(id).filter(|_| is_lost);
+    if let Some(target) = found.and_then(|it| element(it.into())) {
+        let options = web_sys::FocusOptions::new();
+        // The router and the browser scroll to where a page is to be read.
+        options.set_prevent_scroll(id == MAIN);
+        let _ = target.focus_with_options(&options);
     }
 }
 

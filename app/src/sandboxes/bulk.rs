@@ -212,15 +212,17 @@ pub(super) fn BulkBar(page: ListPage, selection: Selection) -> impl IntoView {
                 ask(act, selection.ids());
             }
         };
-        let asks = act == Act::Delete;
+        let destroys = act == Act::Delete;
+        // What is not shown is named first.
+        let asks = move || destroys || selection.count_not_shown() > 0;
         view! {
             <button
                 // One of another type does not send the form.
                 type=if is_barred { "button" } else { "submit" }
                 class="button"
-                class:danger=asks
+                class:danger=destroys
                 formaction=act.form_address()
-                aria-haspopup=asks.then_some("dialog")
+                aria-haspopup=move || asks().then_some("dialog")
                 aria-disabled=is_barred.then_some("true")
                 title=why
                 disabled=is_busy

@@ -120,7 +120,7 @@ pub(super) fn LiveTable(page: ListPage) -> impl IntoView {
 fn OnlySelected(selection: Selection) -> impl IntoView {
     let back = move |_| {
         selection.show_all();
-        browser::focus_if_lost(SHOW_SELECTED);
+        browser::focus_or_page_if_lost(SHOW_SELECTED);
     };
     view! {
         <Show when=move || selection.is_shown_only()>
