@@ -257,9 +257,9 @@ pub fn focus_or_page_if_lost(id: &'static str) {
 
 fn give_lost_focus_to(id: &str) {
     let document = leptos::prelude::document();
-    let is_lost = document.active_element().is_none_or(|it| {
-        it.tag_name() == "BODY" || matches!(it.matches(":disabled"), Ok(true))
-    });
+    let is_lost = document
+        .active_element()
+        .is_none_or(|it| it.tag_name() == "BODY" || matches!(it.matches(":disabled"), Ok(true)));
     let found = document.get_element_by_id(id).filter(|_| is_lost);
     if let Some(target) = found.and_then(|it| element(it.into())) {
         let options = web_sys::FocusOptions::new();

@@ -345,8 +345,11 @@ async fn a_named_volume_that_shows_a_directory_of_the_host_counts_as_that() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().canonicalize().unwrap();
     fs::create_dir_all(at.join("x/a")).unwrap();
-    symlink(at.join("x"), folder.path().join("link")).unwrap();
-    let options = json!({"type": "none", "o": "bind", "device": at.join("link")});
+    // The operator's own link, where no sandbox can change it.
+    let links = tempfile::tempdir().unwrap();
+    let link = links.path().join("link");
+    symlink(at.join("x"), &link).unwrap();
+    let options = json!({"type": "none", "o": "bind", "device": link});
     let stage = with_volume(&at.join("unused"), "local", options, "1.45").await;
     let runtime = stage.runtime_with(StorageConfig {
         allowed_host_paths: vec![at.clone()],
