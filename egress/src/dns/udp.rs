@@ -2,13 +2,15 @@
 //! together with those that came with it; every other one has a task of its own.
 
 use std::{
-    io::{self, IoSlice},
+    io::{self, IoSlice, IoSliceMut},
     net::SocketAddr,
+    os::fd::AsRawFd,
     sync::Arc,
     time::Duration,
 };
 
 use hickory_server::{net::xfer::Protocol, server::RequestHandler};
+use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg};
 use osb_service::Supervisor;
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg};
 use tokio::{
@@ -24,7 +26,7 @@ use crate::limits;
 
 /// Longest query in bytes. What is longer is cut, and then no query.
 const QUERY: usize = 4096;
-/// Queries that are received before the first of them is answered.
+/// Queries that are received together.
 const BATCH: usize = 64;
 /// Pause after a failed receipt, so that an error that stays does not cost all of a CPU.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -50,27 +52,16 @@ async fn receive<P>(socket: Arc<UdpSocket>, proxy: P)
 where
     P: RequestHandler + Refuser + Clone,
 {
-    let mut buffer = vec![0; QUERY];
+    let mut inbox = Inbox::new();
     let (mut name, mut refusals) = (String::new(), Refusals::default());
     let mut queries = JoinSet::new();
     loop {
-        if let Err(error) = socket.readable().await {
-            warn!(%error, "queries cannot be received");
+        let received = socket.async_io(Interest::READABLE, || inbox.receive(&socket));
+        if let Err(error) = received.await {
+            warn!(%error, "receiving queries failed");
             sleep(PAUSE).await;
         }
-        let mut received = 0;
-        while received < BATCH {
-            let (length, client) = match socket.try_recv_from(&mut buffer) {
-                Ok(received) => received,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => {
-                    warn!(%error, "receiving a query failed");
-                    sleep(PAUSE).await;
-                    break;
-                }
-            };
-            received += 1;
-            let query = &buffer[..length];
+        for (query, client) in inbox.queries() {
             if proxy.refuse(query, &mut name, &mut refusals.bytes) {
                 refusals.ends.push((refusals.bytes.len(), client));
                 continue;
@@ -87,11 +78,65 @@ where
         }
         refusals.send(&socket).await;
         while queries.try_join_next().is_some() {}
-        if received == BATCH {
+        if inbox.is_full() {
             // More have come already. Others must get their turn.
             yield_now().await;
         }
     }
+}
+
+/// What is received together.
+struct Inbox {
+    /// A buffer of [`QUERY`] bytes for each.
+    buffers: Vec<u8>,
+    /// Length of each, and who sent it. A datagram without an address cannot be answered.
+    received: Vec<(usize, Option<SocketAddr>)>,
+}
+
+impl Inbox {
+    fn new() -> Self {
+        Self {
+            // The kernel gives memory to the buffers that are used.
+            buffers: vec![0; BATCH * QUERY],
+            received: Vec::with_capacity(BATCH),
+        }
+    }
+
+    /// Receives what has come, in the place of what came before.
+    fn receive(&mut self, socket: &UdpSocket) -> io::Result<()> {
+        self.received.clear();
+        let buffers = self.buffers.chunks_exact_mut(QUERY);
+        let mut buffers: Vec<_> = buffers.map(|it| [IoSliceMut::new(it)]).collect();
+        // The kernel writes lengths into it: one that was used before has those of other addresses.
+        let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(BATCH, None);
+        let flags = MsgFlags::MSG_DONTWAIT;
+        let messages = recvmmsg(
+            socket.as_raw_fd(),
+            &mut headers,
+            buffers.iter_mut(),
+            flags,
+            None,
+        )?;
+        let received = messages.map(|it| (it.bytes, it.address.and_then(address)));
+        self.received.extend(received);
+        Ok(())
+    }
+
+    /// What was received.
+    fn queries(&self) -> impl Iterator<Item = (&[u8], SocketAddr)> {
+        let buffers = self.buffers.chunks_exact(QUERY).zip(&self.received);
+        buffers.filter_map(|(buffer, (length, client))| Some((&buffer[..*length], (*client)?)))
+    }
+
+    /// Whether there was no room for more.
+    fn is_full(&self) -> bool {
+        self.received.len() == BATCH
+    }
+}
+
+fn address(from: SockaddrStorage) -> Option<SocketAddr> {
+    let v4 = from.as_sockaddr_in().map(|it| SocketAddr::from(*it));
+    v4.or_else(|| from.as_sockaddr_in6().map(|it| SocketAddr::from(*it)))
 }
 
 async fn answer(
