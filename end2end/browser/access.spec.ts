@@ -8,6 +8,9 @@ const password = "a long password of a test";
 
 test.skip(key === "", "the first account of a server without a key would close it");
 
+// Nothing of the engine is tested.
+test.use({ runtime: "sim" });
+
 /** Calls the API with a key. */
 async function status(url: string, secret: string, method = "GET", body?: unknown): Promise<number> {
   const answer = await fetch(`${url}/v1/sandboxes`, {

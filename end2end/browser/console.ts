@@ -1,7 +1,15 @@
 // Shared fixtures: pages whose faults fail the test, sandboxes that are removed afterwards, and
 // helpers.
 
-import { test as base, expect, type BrowserContext, type Locator, type Page } from "@playwright/test";
+import {
+  test as base,
+  expect,
+  type BrowserContext,
+  type Locator,
+  type Page,
+  type Request,
+  type Response as PageResponse,
+} from "@playwright/test";
 import { type Runtime, Servers } from "./server";
 
 export { expect };
@@ -221,6 +229,34 @@ export class Api {
   }
 }
 
+/**
+ * Lets a page that the machine broke off be loaded again: Chromium gives up what it loads when a network
+ * interface comes or goes, as those of containers do. Users' browsers load such a page again.
+ */
+function loadAgain(page: Page): void {
+  const changed = "net::ERR_NETWORK_CHANGED";
+  for (const name of ["goto", "reload"] as const) {
+    const load = page[name].bind(page) as (...given: unknown[]) => Promise<PageResponse | null>;
+    page[name] = async (...given: unknown[]) => {
+      for (let left = 5; ; left -= 1) {
+        let isBroken = false;
+        const failed = (request: Request) => {
+          isBroken ||= request.failure()?.errorText === changed;
+        };
+        page.on("requestfailed", failed);
+        try {
+          const answer = await load(...given);
+          if (!isBroken || left === 0) return answer;
+        } catch (error) {
+          if (!String(error).includes(changed) || left === 0) throw error;
+        } finally {
+          page.off("requestfailed", failed);
+        }
+      }
+    };
+  }
+}
+
 /** Collects faults of a page: errors, failed requests and policy violations. */
 function watch(context: BrowserContext, origin: string, faults: string[]): void {
   context.on("request", (request) => {
@@ -229,8 +265,8 @@ function watch(context: BrowserContext, origin: string, faults: string[]): void 
       faults.push(`request to another origin: ${request.url()}`);
     }
   });
-  // Containers come and go on this machine, and their network interfaces with them: Chromium then
-  // breaks requests off. Pages repeat them.
+  context.on("page", loadAgain);
+  // Requests of a loaded page are broken off as well. Pages repeat them.
   let networkChanged = false;
   context.on("console", (message) => {
     if (message.text().includes("net::ERR_NETWORK_CHANGED")) {
@@ -272,7 +308,7 @@ export const test = base.extend<Fixtures, { servers: Servers }>({
     async ({}, use, worker) => {
       const servers = new Servers(worker.parallelIndex);
       await use(servers);
-      await servers.remove();
+      await servers.stop();
     },
     { scope: "worker" },
   ],

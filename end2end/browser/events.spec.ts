@@ -18,6 +18,9 @@ const test = base.extend({
   },
 });
 
+// Nothing of the engine is tested.
+test.use({ runtime: "sim" });
+
 test("what was done to a sandbox is found, by keyboard, and leads back to it", async ({ page, sandbox }) => {
   await logIn(page, path);
   await expect(page.getByRole("heading", { level: 1 })).toHaveText("Events & audit");

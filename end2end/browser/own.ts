@@ -17,7 +17,7 @@ export function testsWithOwn(kind: () => Promise<Kind>) {
         try {
           await use(own);
         } finally {
-          await own.remove();
+          await own.stop();
         }
       } finally {
         made.after?.();

@@ -2,10 +2,10 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, openSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { expect } from "@playwright/test";
 
 const program = process.env.OSB_SERVER ?? "";
@@ -67,12 +67,19 @@ export class OwnServer {
     environment: Record<string, string>,
     lines: (port: number, store: string) => string[],
   ): Promise<OwnServer> {
-    const folder = mkdtempSync(join(tmpdir(), "osb-server-"));
+    // What a server leaves on the engine is known by its store, so that is kept with that of the server
+    // under test; so is the log.
+    const folder = mkdtempSync(join(config === "" ? tmpdir() : dirname(config), "osb-server-"));
     const port = await freePort();
     const text = lines(port, join(folder, "store.db"));
     writeFileSync(join(folder, "config.toml"), text.join("\n"), { mode: 0o600 });
     const server = new OwnServer(`http://127.0.0.1:${port}`, folder, environment);
-    await server.start();
+    try {
+      await server.start();
+    } catch (error) {
+      await server.stop();
+      throw error;
+    }
     return server;
   }
 
@@ -103,10 +110,6 @@ export class OwnServer {
     await ended;
   }
 
-  async remove(): Promise<void> {
-    await this.stop();
-    rmSync(this.folder, { recursive: true });
-  }
 }
 
 /**
@@ -128,7 +131,8 @@ export class Servers {
     return (await this.own.get(runtime)!).url;
   }
 
-  async remove(): Promise<void> {
-    for (const server of this.own.values()) await (await server).remove();
+  async stop(): Promise<void> {
+    const started = await Promise.allSettled(this.own.values());
+    await Promise.all(started.map((it) => (it.status === "fulfilled" ? it.value.stop() : undefined)));
   }
 }

@@ -5,6 +5,9 @@ import { expect, hydrated, logIn, row, tabTo, test } from "./console";
 
 const headers = (page: Page) => page.getByRole("columnheader");
 
+// Nothing of the engine is tested.
+test.use({ runtime: "sim" });
+
 test("columns are hidden and shown by keyboard, in the URL", async ({ page, sandbox }) => {
   await logIn(page, "/console/sandboxes");
   await hydrated(page);
