@@ -52,22 +52,27 @@ pub(crate) fn missing_for_build(installer: &Installer) -> [Option<Missing>; 2] {
     ]
 }
 
-/// Program of Redis, which tests start themselves, and its package.
-pub(crate) const REDIS: &str = "redis-server";
+/// Programs that tests start themselves, each with its package.
+pub(crate) const OF_TESTS: [(&str, &str); 3] = [
+    ("redis-server", "redis-server"),
+    ("nft", "nftables"),
+    ("ip", "iproute2"),
+];
 
 /// Program of gVisor, which a test runs sandboxes with where it is there, and its package. Not every
 /// distribution and processor has it.
 pub(crate) const GVISOR: &str = "runsc";
 
 /// Missing prerequisites of the tests, besides those of a build.
-pub(crate) fn missing_for_tests(installer: &Installer) -> [Option<Missing>; 5] {
-    [
+pub(crate) fn missing_for_tests(installer: &Installer) -> Vec<Option<Missing>> {
+    let programs = OF_TESTS.map(|(program, package)| installer.missing_program(program, package));
+    let others = [
         engine::missing(installer),
         postgres::missing(installer),
-        installer.missing_program(REDIS),
         python::missing(installer),
         node::missing_chromium(installer),
-    ]
+    ];
+    programs.into_iter().chain(others).collect()
 }
 
 /// Installs packages when this machine and the caller allow it.
@@ -109,12 +114,11 @@ impl Installer {
         ))
     }
 
-    /// A program as a missing prerequisite, unless it is on `PATH` or its package, which has the same
-    /// name, will be installed.
-    fn missing_program(&self, program: &str) -> Option<Missing> {
+    /// A program as a missing prerequisite, unless it is on `PATH` or its package will be installed.
+    fn missing_program(&self, program: &str, package: &str) -> Option<Missing> {
         match find_program(program) {
             Some(_) => None,
-            None => self.missing(program, &[program]),
+            None => self.missing(program, &[package]),
         }
     }
 

@@ -3,15 +3,16 @@
 use std::{fs, process::Command, time::Duration};
 
 use anyhow::Result;
+use serde::Deserialize;
 
 use super::{
     Context,
-    junit::{self, Case},
+    junit::{self, Case, Outcome},
     server::TestServer,
     suite::{Suite, literal},
     tally::Tally,
 };
-use crate::{host::node, up::BASE_IMAGE};
+use crate::{host::node, load, up::BASE_IMAGE};
 
 /// Name of the suite.
 pub(super) const NAME: &str = "console in the browser";
@@ -78,16 +79,21 @@ impl Selection {
         let node = node::for_browser_tests(context.repo)?;
         let server = TestServer::start(context, "browser-server")?;
         let report = context.repo.reports().join(self.report);
-        if report.exists() {
-            fs::remove_file(&report)?;
+        let whole = report.with_extension("json");
+        for old in [&report, &whole] {
+            if old.exists() {
+                fs::remove_file(old)?;
+            }
         }
         let mut playwright = Command::new(node);
         playwright
             .arg("node_modules/@playwright/test/cli.js")
             .args(["test", "--config", CONFIG, "--project", "chromium"])
-            .args(["--reporter", "list,junit"])
+            .args(["--reporter", "list,junit,json"])
             .args(&self.files)
             .env("PLAYWRIGHT_JUNIT_OUTPUT_NAME", &report)
+            .env("PLAYWRIGHT_JSON_OUTPUT_NAME", &whole)
+            .env(load::PATIENCE, server.patience().to_string())
             .env("OSB_URL", server.url())
             .env("OSB_API_KEY", server.api_key())
             .env("OSB_IMAGE", BASE_IMAGE)
@@ -111,27 +117,66 @@ impl Selection {
                 true => FULL_LIMIT,
                 false => LIMIT,
             },
+            tests_failed: None,
         };
         eprintln!("==> {NAME}");
-        let tally = suite.run_cases(
+        let mut tally = suite.run_cases(
             context,
             &mut playwright,
             None,
-            || junit::read(&report),
+            || {
+                let mut cases = junit::read(&report)?;
+                cases.extend(outside_of_tests(&fs::read_to_string(&whole)?)?);
+                Ok(cases)
+            },
             |case| {
                 let alone = Self::of(case);
                 Box::new(move |context| alone.run(context))
             },
         );
-        server.stop()?;
+        if let Err(error) = server.stop() {
+            tally += context.report_failure("stop the server of the browser tests", &error);
+        }
         Ok(tally)
     }
+}
+
+/// Failures that belong to no test, such as those of a worker, which only this report has. They are
+/// cases of no file, which no repeat finds.
+fn outside_of_tests(report: &str) -> Result<Vec<Case>> {
+    #[derive(Deserialize)]
+    struct Report {
+        errors: Vec<Failed>,
+    }
+    #[derive(Deserialize)]
+    struct Failed {
+        message: Option<String>,
+    }
+    let report: Report = serde_json::from_str(report)?;
+    let case = |failed: Failed| Case {
+        group: String::new(),
+        name: "outside of the tests".to_owned(),
+        file: None,
+        took: Duration::ZERO,
+        outcome: Outcome::Failed(failed.message.unwrap_or_default()),
+    };
+    Ok(report.errors.into_iter().map(case).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test::junit::Outcome;
+
+    #[test]
+    fn what_fails_outside_of_the_tests_is_a_failure() {
+        let report = r#"{"config": {}, "suites": [], "errors": [{"message": "no end"}, {}]}"#;
+        let cases = outside_of_tests(report).unwrap();
+        let texts: Vec<_> = cases.iter().map(|case| &case.outcome).collect();
+        let failed = |text: &str| Outcome::Failed(text.to_owned());
+        assert_eq!(texts, [&failed("no end"), &failed("")]);
+        assert!(outside_of_tests(r#"{"errors": []}"#).unwrap().is_empty());
+        assert!(outside_of_tests("{}").is_err());
+    }
 
     #[test]
     fn a_failed_test_is_repeated_by_its_file_and_its_titles() {

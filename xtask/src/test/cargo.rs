@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     build,
-    host::{GVISOR, REDIS, postgres::Postgres, tools::NEXTEST},
+    host::{GVISOR, OF_TESTS, postgres::Postgres, tools::NEXTEST},
     load,
     process::{self, Ended, describe, run_ignoring_failure, run_within, watch},
     progress::Line,
@@ -33,8 +33,11 @@ const LIMIT: Duration = Duration::from_secs(45 * 60);
 /// Variable that selects the long form of tests that have one.
 const FULL: &str = "OPENSANDBOX_TEST_FULL";
 
-/// Profile of the test runner, in `.config/nextest.toml`.
+/// Profiles of the test runner, in `.config/nextest.toml`; the second one is for the long form of tests.
 const PROFILE: &str = "ci";
+const PROFILE_FULL: &str = "full";
+/// Exit status of the test runner when tests failed.
+const TESTS_FAILED: i32 = 100;
 
 /// Tests that need the engine.
 const ON_DOCKER: &str = "binary(=docker)";
@@ -70,11 +73,13 @@ pub(super) fn run(context: &Context<'_>, docker: Result<(), &Error>) -> Tally {
     }
     let postgres = postgres.ok();
     let url = postgres.as_ref().map(Postgres::url);
-    let redis = step("provide Redis for the tests", || {
-        context.installer.program(REDIS, &[REDIS])
+    let programs = step("provide programs for the tests", || {
+        OF_TESTS
+            .into_iter()
+            .try_for_each(|(program, package)| context.installer.program(program, &[package]))
     });
-    if let Err(error) = &redis {
-        tally += context.report_failure("test Redis", error);
+    if let Err(error) = &programs {
+        tally += context.report_failure("provide programs", error);
     }
     let gvisor = step("provide gVisor for the tests", || {
         context.installer.program(GVISOR, &[GVISOR])
@@ -152,7 +157,16 @@ impl Runner {
     fn run(&self, context: &Context<'_>) -> Tally {
         context.wait_until_quiet(self.name);
         let mut command = self.command(context, "run");
-        command.args(["--profile", PROFILE, "--no-tests", "pass"]);
+        let profile = match context.options.full {
+            true => PROFILE_FULL,
+            false => PROFILE,
+        };
+        command.args(["--profile", profile]);
+        command.env(load::PATIENCE, load::patience(self.name).to_string());
+        let is_part = context.options.filter.is_some() || context.changed.is_some();
+        if is_part {
+            command.args(["--no-tests", "pass"]);
+        }
         let tests = match context.changed.as_ref().and_then(Changed::rust) {
             None => self.tests.clone(),
             Some(changed) => format!("({}) & ({changed})", self.tests),
@@ -163,8 +177,9 @@ impl Runner {
             name: self.name,
             labelled: false,
             limit: LIMIT,
+            tests_failed: Some(TESTS_FAILED),
         };
-        let report = context.repo.path("target/nextest").join(PROFILE);
+        let report = context.repo.path("target/nextest").join(profile);
         let report = report.join("junit.xml");
         if let Err(error) = remove(&report) {
             return context.report_failure(&format!("run {}", self.name), &error);
@@ -175,15 +190,31 @@ impl Runner {
             &mut command,
             None,
             // A run without tests writes no report.
-            || match report.exists() {
-                true => junit::read(&report),
-                false => Ok(Vec::new()),
+            || match is_part && !report.exists() {
+                true => Ok(Vec::new()),
+                false => junit::read(&report),
             },
             |case| {
                 let alone = self.only(case);
-                Box::new(move |context| alone.run(context))
+                Box::new(move |context| alone.again(context))
             },
         )
+    }
+
+    /// The same with a database of its own: that of the run has ended.
+    fn again(&self, context: &Context<'_>) -> Tally {
+        if self.database.is_none() {
+            return self.run(context);
+        }
+        let postgres = match Postgres::start(&context.installer) {
+            Ok(postgres) => postgres,
+            Err(error) => return context.report_failure("test PostgreSQL", &error),
+        };
+        let again = Self {
+            database: Some(postgres.url()),
+            ..self.clone()
+        };
+        again.run(context)
     }
 
     /// The same with a single test.
@@ -204,7 +235,6 @@ impl Runner {
                 context.repo.dist_for_tests().join("execd"),
             )
             .env("OPENSANDBOX_TEST_RUN", &context.run)
-            .env(load::PATIENCE, context.patience.to_string())
             .current_dir(context.repo.root());
         if context.options.full {
             command.env(FULL, "1");
@@ -240,6 +270,7 @@ fn documented(context: &Context<'_>) -> Tally {
         name: "examples in the documentation",
         labelled: false,
         limit: LIMIT,
+        tests_failed: None,
     };
     let mut around = suite.run(&mut cargo, &mut add, || Ok(Tally::default()));
     if counted.failed > 0 {
@@ -312,6 +343,20 @@ fn parse_summary(line: &str) -> Option<Tally> {
 mod tests {
     use super::*;
     use crate::{repo::Repo, test::Options};
+
+    /// A new target is added to [`ON_ANY_STORE`] or is known to store nothing.
+    #[test]
+    fn every_target_of_the_testkit_runs_on_every_store_or_needs_none() {
+        let repo = Repo::find().unwrap();
+        let targets = fs::read_dir(repo.path("crates/testkit/tests")).unwrap();
+        let names = targets.map(|it| it.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        assert_eq!(names, ["alone", "docker", "kills", "server"]);
+        for on_any in ["server", "kills"] {
+            assert!(ON_ANY_STORE.contains(&format!("binary(={on_any})")));
+        }
+    }
 
     #[test]
     fn without_an_engine_docker_tests_are_skipped_and_counted() {

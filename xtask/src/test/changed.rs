@@ -8,6 +8,11 @@ use anyhow::{Context as _, Result, ensure};
 use super::repeat::{self, Name};
 use crate::{process::query, repo::Repo};
 
+/// Folders of the suites in Python, below `end2end`.
+const FOLDERS: [&str; 3] = ["sdk", "contract", "cli"];
+/// Every file of such a folder.
+pub(super) const ALL: &str = ".";
+
 /// Tests to run, by their suite. A suite without any is not run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Changed {
@@ -44,7 +49,11 @@ impl Changed {
             changed.add_file(path);
         }
         for name in repeat::known_flaky(&repo.records()) {
-            changed.add_flaky(&name);
+            let file = name.file.as_ref();
+            // A file may have been renamed since.
+            if file.is_none_or(|file| repo.path("end2end").join(file).exists()) {
+                changed.add_flaky(&name);
+            }
         }
         ensure!(
             changed != Self::default(),
@@ -53,16 +62,25 @@ impl Changed {
         Ok(changed)
     }
 
+    /// Adds the tests in a file, or all those that use it.
     fn add_file(&mut self, path: &str) {
-        let python = path
-            .strip_prefix("end2end/")
-            .filter(|below| file_name(below).starts_with("test_") && below.ends_with(".py"));
-        if let Some(below) = python {
+        let below = path.strip_prefix("end2end/").unwrap_or_default();
+        let (folder, name) = below.rsplit_once('/').unwrap_or(("", below));
+        if below.ends_with(".py") && name.starts_with("test_") {
             self.python.insert(below.to_owned());
-        } else if path.starts_with("end2end/js/") {
+        } else if below.ends_with(".py") && FOLDERS.contains(&folder) {
+            self.python.insert(format!("{folder}/{ALL}"));
+        } else if below.ends_with(".py") && folder.is_empty() {
+            let all = FOLDERS.map(|folder| format!("{folder}/{ALL}"));
+            self.python.extend(all);
+        } else if folder == "js" {
             self.javascript = true;
-        } else if path.starts_with("end2end/browser/") && path.ends_with(".spec.ts") {
-            self.browser.insert(file_name(path).to_owned());
+        } else if folder == "browser" && name.ends_with(".spec.ts") {
+            self.browser.insert(name.to_owned());
+        } else if folder == "browser" && name.ends_with(".ts") {
+            self.browser.insert(".spec.ts".to_owned());
+        } else if path.starts_with("crates/testkit/src/") {
+            self.rust.insert("package(=osb-testkit)".to_owned());
         } else if let Some(filter) = rust_filter(path) {
             self.rust.insert(filter);
         }
@@ -88,7 +106,7 @@ impl Changed {
         (!all.is_empty()).then(|| all.join(" + "))
     }
 
-    /// Names of test files in Python in a folder below `end2end`.
+    /// Names of test files in Python in a folder below `end2end`, or [`ALL`].
     pub(super) fn python(&self, folder: &str) -> Vec<&str> {
         self.python
             .iter()
@@ -155,20 +173,33 @@ mod tests {
         for path in [
             "end2end/sdk/test_files.py",
             "end2end/contract/test_pty.py",
-            "end2end/waiting.py",
+            "end2end/cli/conftest.py",
             "end2end/browser/list.spec.ts",
-            "end2end/browser/own.ts",
             "README.md",
         ] {
             changed.add_file(path);
         }
         assert_eq!(changed.python("sdk"), ["test_files.py"]);
+        assert_eq!(changed.python("cli"), [ALL]);
         assert_eq!(changed.python("contract"), ["test_pty.py"]);
         assert_eq!(changed.browser(), ["list.spec.ts"]);
         assert!(!changed.javascript);
         assert_eq!(changed.rust(), None);
         changed.add_file("end2end/js/pools.js");
         assert!(changed.javascript);
+    }
+
+    #[test]
+    fn what_all_tests_of_a_suite_use_selects_all_of_them() {
+        let mut changed = Changed::default();
+        changed.add_file("end2end/waiting.py");
+        for folder in FOLDERS {
+            assert_eq!(changed.python(folder), [ALL], "{folder}");
+        }
+        changed.add_file("end2end/browser/own.ts");
+        assert_eq!(changed.browser(), [".spec.ts"]);
+        changed.add_file("crates/testkit/src/server.rs");
+        assert_eq!(changed.rust().as_deref(), Some("package(=osb-testkit)"));
     }
 
     #[test]

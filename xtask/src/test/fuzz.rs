@@ -110,6 +110,7 @@ fn target(context: &Context<'_>, name: &str) -> Result<Tally> {
         name: "fuzz",
         labelled: false,
         limit: LIMIT,
+        tests_failed: None,
     };
     Ok(suite.run(&mut cargo, &mut |_| {}, || Ok(Tally::PASSED)))
 }

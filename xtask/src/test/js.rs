@@ -77,9 +77,10 @@ impl Selection {
             name: NAME,
             labelled: self.labelled,
             limit: LIMIT,
+            tests_failed: None,
         };
         eprintln!("==> {NAME}");
-        let tally = suite.run_cases(
+        let mut tally = suite.run_cases(
             context,
             &mut tests,
             None,
@@ -93,7 +94,9 @@ impl Selection {
                 Box::new(move |context| alone.run(context))
             },
         );
-        server.stop()?;
+        if let Err(error) = server.stop() {
+            tally += context.report_failure("stop the server of the JavaScript tests", &error);
+        }
         Ok(tally)
     }
 }

@@ -16,12 +16,17 @@ pub(crate) mod tally;
 mod tier;
 
 use std::{
-    io::Write,
+    fs,
+    io::{ErrorKind, Write},
+    path::PathBuf,
     process::ExitCode,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
-use anyhow::{Error, Result};
+use anyhow::{Context as _, Error, Result};
 use clap::{Args, ValueEnum};
 
 use self::{changed::Changed, leftovers::Baseline, repeat::Failure, tally::Tally};
@@ -124,8 +129,8 @@ struct Context<'a> {
     options: &'a Options,
     /// Unique name of this run.
     run: String,
-    /// Factor by which tests extend their deadlines on this machine at this time.
-    patience: f64,
+    /// Servers that were started.
+    servers: AtomicU32,
     /// Tests that failed, to be repeated.
     failures: Mutex<Vec<Failure>>,
     /// The only tests to run, if some are named by what changed.
@@ -139,13 +144,7 @@ impl<'a> Context<'a> {
             installer: Installer::new(options.may_install()),
             options,
             run: random_key()?,
-            patience: {
-                let _busy = options
-                    .under_load
-                    .is_some()
-                    .then(|| BusyLoops::start(BUSY_LOOPS));
-                load::patience()
-            },
+            servers: AtomicU32::default(),
             failures: Mutex::default(),
             changed: None,
         })
@@ -175,6 +174,16 @@ impl<'a> Context<'a> {
         if self.options.under_load.is_none() {
             load::wait_until_quiet(suite);
         }
+    }
+
+    /// Folder for the configuration, store and log of a server: another one for each server of the
+    /// run, because what a server left behind on the engine is known by its store.
+    fn folder_of_server(&self, name: &str) -> PathBuf {
+        let number = self.servers.fetch_add(1, Ordering::Relaxed);
+        self.repo
+            .reports()
+            .join(SERVERS)
+            .join(format!("{number}-{name}"))
     }
 
     /// Keeps a test that failed.
@@ -243,6 +252,9 @@ pub(crate) fn conclude(repo: &Repo, mut tally: Tally) -> ExitCode {
     }
 }
 
+/// Folder of the run's servers, below that of the reports.
+const SERVERS: &str = "servers";
+
 /// Times that the tests of what changed run under load.
 const ROUNDS: usize = 5;
 /// Busy loops for each processor.
@@ -300,7 +312,11 @@ fn all(context: &Context<'_>) -> Tally {
         notice(&format!("{error:#}"));
     }
     // The engine first: Rust tests use it as well.
-    let engine = engine::ensure(installer).and_then(|()| Baseline::record(run, &repo.reports()));
+    let engine = engine::ensure(installer).and_then(|()| {
+        let baseline = Baseline::record(run, &repo.reports())?;
+        remove_servers(repo)?;
+        Ok(baseline)
+    });
     let built = build::all(repo, installer, Profile::Dev, &repo.dist_for_tests());
     let images = || {
         ensure_base_image(repo, installer)?;
@@ -327,7 +343,7 @@ fn all(context: &Context<'_>) -> Tally {
         tally += cargo::run(context, docker);
     }
     if built.is_ok() && context.includes(Chosen::Packages) && !stopped() {
-        tally += tier::run(context, "packages", || package::run(context, docker));
+        tally += tier::run(context, "packages", "", || package::run(context, docker));
     }
     match (built, docker) {
         (Ok(()), Ok(())) => {
@@ -337,7 +353,9 @@ fn all(context: &Context<'_>) -> Tally {
                 (Chosen::Browser, browser::run),
             ];
             for (suite, run) in suites {
-                if context.includes(suite) && !stopped() {
+                // In lanes, it has run already.
+                let has_run = suite == Chosen::Javascript && context.has_lanes();
+                if context.includes(suite) && !has_run && !stopped() {
                     context.wait_until_quiet(suite.name());
                     tally += run(context);
                 }
@@ -359,8 +377,13 @@ fn all(context: &Context<'_>) -> Tally {
         notice(&format!("FAILED: no test matches {filter:?}"));
         tally += Tally::FAILED;
     }
-    if context.changed.is_none() {
-        repeat::alone(context, &mut tally);
+    match context.changed {
+        None => repeat::alone(context, &mut tally),
+        Some(_) if tally == Tally::default() => {
+            notice("FAILED: none of the changed tests ran");
+            tally += Tally::FAILED;
+        }
+        Some(_) => {}
     }
     if options.is_whole() && !stopped() {
         tier::count(context);
@@ -373,6 +396,17 @@ fn all(context: &Context<'_>) -> Tally {
         tally += Tally::FAILED;
     }
     tally
+}
+
+/// Removes the folders of an earlier run's servers.
+fn remove_servers(repo: &Repo) -> Result<()> {
+    let folder = repo.reports().join(SERVERS);
+    match fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether no further suite may start.

@@ -17,7 +17,7 @@ use anyhow::Result;
 
 use self::matrix::Matrix;
 use super::{
-    Context, Database, js,
+    Context, Database, changed, js,
     junit::{self, Case},
     server::TestServer,
     stopped,
@@ -31,10 +31,11 @@ use crate::{
 };
 
 /// Longest time of one suite, and with the long form of its tests.
-const LIMIT: Duration = Duration::from_secs(15 * 60);
+const LIMIT: Duration = Duration::from_secs(30 * 60);
 const LIMIT_FULL: Duration = Duration::from_secs(90 * 60);
 
-/// Exit status of pytest when no test was selected.
+/// Exit statuses of pytest: tests failed, and no test was selected.
+const TESTS_FAILED: i32 = 1;
 const NO_MATCH: i32 = 5;
 
 /// Variable that selects the long form of tests that have one.
@@ -67,6 +68,12 @@ impl Run {
             return self.files.to_vec();
         };
         let mut files = changed.python(self.folder);
+        if files.contains(&changed::ALL) {
+            return match self.files {
+                [] => vec![changed::ALL],
+                some => some.to_vec(),
+            };
+        }
         files.retain(|file| self.files.is_empty() || self.files.contains(file));
         files
     }
@@ -191,7 +198,7 @@ fn side_by_side(context: &Context<'_>, matrix: Matrix) -> Tally {
     let contract = || lane("python-server", Database::Sqlite).run(context, others);
     let repeats = || {
         let lane = lane("python-server-postgresql", Database::Postgresql);
-        let mut tally = tier::run(context, "python-on-postgresql", || {
+        let mut tally = tier::run(context, "python-on-postgresql", &matrix.option(), || {
             lane.run(context, &ON_POSTGRESQL)
         });
         if context.has_lanes() && !stopped() {
@@ -320,6 +327,7 @@ impl Lane {
                 true => LIMIT_FULL,
                 false => LIMIT,
             },
+            tests_failed: Some(TESTS_FAILED),
         };
         eprintln!("==> {}", run.name);
         Ok(suite.run_cases(

@@ -10,11 +10,8 @@ use std::{
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{Context, junit::Case, tally::Tally};
-use crate::{
-    interrupt::interrupted,
-    step::{notice, step},
-};
+use super::{Context, junit::Case, stopped, tally::Tally};
+use crate::step::{notice, step};
 
 /// Most failures that are repeated: of more, the cause is no chance.
 const MOST_REPEATED: usize = 10;
@@ -71,7 +68,7 @@ pub(super) fn alone(context: &Context<'_>, tally: &mut Tally) {
             .lock()
             .unwrap_or_else(PoisonError::into_inner),
     );
-    if interrupted() {
+    if stopped() {
         return;
     }
     if failures.len() > MOST_REPEATED {
@@ -82,7 +79,7 @@ pub(super) fn alone(context: &Context<'_>, tally: &mut Tally) {
         return;
     }
     let mut flaky = Vec::new();
-    for failure in failures {
+    for failure in failures.into_iter().take_while(|_| !stopped()) {
         let name = failure.name();
         let passed = repeated(context, &failure, &name);
         if passed {

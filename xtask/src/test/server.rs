@@ -30,7 +30,8 @@ pub(super) struct TestServer {
 static STARTING: Mutex<()> = Mutex::new(());
 
 impl TestServer {
-    /// Starts the server with its configuration, store and log in `target/reports/<name>`.
+    /// Starts the server with its configuration, store and log in a folder of its own below
+    /// `target/reports`, whose name ends with `name`.
     pub(super) fn start(context: &Context<'_>, name: &str) -> Result<Self> {
         Self::start_on(context, name, None)
     }
@@ -41,10 +42,7 @@ impl TestServer {
         name: &str,
         database: Option<&str>,
     ) -> Result<Self> {
-        let dir = context.repo.reports().join(name);
-        if dir.exists() {
-            fs::remove_dir_all(&dir).with_context(|| format!("cannot empty {}", dir.display()))?;
-        }
+        let dir = context.folder_of_server(name);
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         let _held = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
         let config = dir.join("config.toml");
@@ -64,7 +62,7 @@ impl TestServer {
             settings,
             dir,
             program,
-            patience: context.patience,
+            patience: load::patience(name),
         })
     }
 
@@ -89,6 +87,11 @@ impl TestServer {
             .env("OPENSANDBOX_TEST_SERVER_BINARY", &self.program)
             .env("OPENSANDBOX_TEST_SERVER_CONFIG", &self.settings.file)
             .env(load::PATIENCE, self.patience.to_string());
+    }
+
+    /// Factor by which its tests extend their deadlines.
+    pub(super) fn patience(&self) -> f64 {
+        self.patience
     }
 
     /// Path of its program.

@@ -14,6 +14,7 @@ use super::{
     tally::Tally,
 };
 use crate::{
+    deadline,
     process::{Ended, describe, watch},
     progress::Line,
     step::notice,
@@ -28,6 +29,8 @@ pub(super) struct Suite<'a> {
     pub(super) labelled: bool,
     /// Time after which it is killed with all its child processes.
     pub(super) limit: Duration,
+    /// Exit status that says that tests failed and nothing else did, if the program has one.
+    pub(super) tests_failed: Option<i32>,
 }
 
 /// Escapes a text for JavaScript: a regular expression that matches the text literally.
@@ -45,8 +48,8 @@ pub(super) fn literal(text: &str) -> String {
 impl Suite<'_> {
     /// Runs `command`, passes its lines on stdout to `on_line`, and returns the result of `count`.
     ///
-    /// A suite that hangs, cannot start, writes no report, or fails without reporting a failure
-    /// counts as one failure.
+    /// A suite that hangs, cannot start, writes no report, or fails for another reason than the
+    /// failures that it reports counts as one failure more.
     pub(super) fn run(
         &self,
         command: &mut Command,
@@ -96,12 +99,13 @@ impl Suite<'_> {
         count: impl FnOnce() -> Result<Tally>,
     ) -> Tally {
         let mut last = String::new();
+        let limit = deadline::within(self.limit);
         let started = Instant::now();
         let label = match self.labelled {
             true => format!("{} | ", self.name),
             false => String::new(),
         };
-        let ended = watch(command, self.limit, &mut |line| match line {
+        let ended = watch(command, limit, &mut |line| match line {
             Line::Out(text) => {
                 eprintln!("{label}{text}");
                 on_line(text);
@@ -117,7 +121,7 @@ impl Suite<'_> {
                 notice(&format!(
                     "{} hung: killed after {} s; its last line was:\n{last}",
                     self.name,
-                    self.limit.as_secs()
+                    limit.as_secs()
                 ));
                 let mut tally = count().unwrap_or_default();
                 tally += Tally::FAILED;
@@ -134,7 +138,9 @@ impl Suite<'_> {
         });
         let nothing_matched =
             no_match.is_some() && status.code() == no_match && tally == Tally::default();
-        if !status.success() && tally.failed == 0 && !nothing_matched {
+        let says_it = self.tests_failed.is_none() || status.code() == self.tests_failed;
+        let is_counted = tally.failed > 0 && says_it;
+        if !status.success() && !is_counted && !nothing_matched {
             notice(&format!(
                 "{} ended with {status}: {}",
                 self.name,
@@ -161,6 +167,7 @@ mod tests {
             name: "probe",
             labelled: false,
             limit: Duration::from_secs(limit),
+            tests_failed: None,
         };
         suite.run(&mut shell(script), &mut |_| {}, || counted)
     }
@@ -177,6 +184,7 @@ mod tests {
             name: "probe",
             labelled: false,
             limit: Duration::from_secs(60),
+            tests_failed: None,
         };
         let run = |no_match, counted| {
             let count = || Ok(counted);
@@ -186,6 +194,22 @@ mod tests {
         assert_eq!(run(Some(4), Tally::default()), Tally::FAILED);
         assert_eq!(run(None, Tally::default()), Tally::FAILED);
         assert_eq!(run(Some(5), Tally::PASSED).failed, 1);
+    }
+
+    #[test]
+    fn a_failure_outside_the_tests_counts_beside_those_in_them() {
+        let run = |script| {
+            let suite = Suite {
+                name: "probe",
+                labelled: false,
+                limit: Duration::from_secs(60),
+                tests_failed: Some(1),
+            };
+            let count = || Ok(Tally::FAILED);
+            suite.run(&mut shell(script), &mut |_| {}, count).failed
+        };
+        assert_eq!(run("exit 1"), 1);
+        assert_eq!(run("exit 3"), 2);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 use std::{
     fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, SystemTime},
@@ -61,10 +62,16 @@ pub(super) const ALL: [Slower; 2] = [
         name: "packages",
         paths: &[
             "deploy",
+            "docs",
             "xtask",
+            "CHANGELOG.md",
             "Cargo.lock",
-            "package-lock.json",
+            "Cargo.toml",
             "LICENSE",
+            "README.md",
+            "SECURITY.md",
+            "deny.toml",
+            "package-lock.json",
         ],
     },
     Slower {
@@ -89,8 +96,14 @@ struct Green {
     passed: u64,
 }
 
-/// Runs a suite of the slower tier, or counts it as skipped.
-pub(super) fn run(context: &Context<'_>, name: &str, run: impl FnOnce() -> Tally) -> Tally {
+/// Runs a suite of the slower tier, or counts it as skipped. Each variant of it, such as which tests
+/// it takes, has a record of its own.
+pub(super) fn run(
+    context: &Context<'_>,
+    name: &str,
+    variant: &str,
+    run: impl FnOnce() -> Tally,
+) -> Tally {
     let index = ALL.iter().position(|slower| slower.name == name);
     let (Some(index), true) = (index, context.options.is_whole() && !context.options.full) else {
         return run();
@@ -102,7 +115,8 @@ pub(super) fn run(context: &Context<'_>, name: &str, run: impl FnOnce() -> Tally
             return run();
         }
     };
-    let record = context.repo.records().join("green").join(name);
+    let record = format!("{name}{variant}");
+    let record = context.repo.records().join("green").join(record);
     if index != turn(&context.repo.records())
         && let Some(green) = known(&record, &inputs)
     {
@@ -114,6 +128,13 @@ pub(super) fn run(context: &Context<'_>, name: &str, run: impl FnOnce() -> Tally
             skipped: green.passed,
             ..Tally::default()
         };
+    }
+    // A run that fails, or is ended, leaves none.
+    match fs::remove_file(&record) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            notice(&format!("{name}: its old record stays: {error}"));
+        }
+        _ => {}
     }
     let tally = run();
     if tally.failed == 0 && tally.passed > 0 && !super::stopped() {
@@ -248,7 +269,7 @@ mod tests {
         let context = Context::new(&repo, &options).unwrap();
         let record = repo.records().join("green/packages");
         let before = fs::read_to_string(&record).ok();
-        let ran = run(&context, "packages", || Tally::PASSED);
+        let ran = run(&context, "packages", "", || Tally::PASSED);
         assert_eq!(ran, Tally::PASSED);
         assert_eq!(fs::read_to_string(&record).ok(), before);
     }
