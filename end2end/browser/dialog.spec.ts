@@ -5,9 +5,6 @@ import { expect, hydrated, logIn, row, test } from "./console";
 
 const dialog = (page: Page) => page.getByRole("alertdialog");
 
-// Nothing of the engine is tested.
-test.use({ runtime: "sim" });
-
 test("a delete is asked for in a dialog that keeps the focus and gives it back", async ({ page, api }) => {
   const sandbox = await api.create(undefined, { name: "asked-for" });
   await logIn(page, `/console/sandboxes?q=${sandbox.id}`);

@@ -154,69 +154,6 @@ test("the time for several lengthens each life, and who lives longer is counted 
   await expect(results).toBeEmpty();
 });
 
-test("what is selected and not shown is counted, named and can be shown or deselected", async ({ page, api }) => {
-  test.slow();
-  const [seen, hidden] = [unique("seen"), unique("hidden")];
-  const all = await Promise.all(Array.from({ length: 11 }, (_, at) => api.create(undefined, { name: `h-${at}`, team: hidden })));
-  const one = await api.create(undefined, { name: "in-view", team: seen });
-  await logIn(page, `/console/sandboxes?q=label.team%3D${hidden}`);
-  await hydrated(page);
-  await expect(rows(page)).toHaveCount(11);
-  await page.getByLabel("Select all on this page").check();
-  const bulk = page.getByRole("form", { name: "Selected sandboxes" });
-  await expect(bulk).toContainText("11 selected");
-  await expect(bulk).not.toContainText("not shown");
-  const field = page.getByRole("searchbox");
-  await field.fill("nothing-is-called-this");
-  await expect(page.getByRole("heading", { name: "No matches" })).toBeVisible();
-  await expect(bulk).toContainText("11 selected, 11 not shown");
-  await field.fill(`label.team=${seen}`);
-  await expect(rows(page)).toHaveCount(1);
-  await row(page, one).getByRole("checkbox").check();
-  await expect(bulk).toContainText("12 selected, 11 not shown");
-
-  // Every action names them first; what is not shown comes first, and a no changes nothing.
-  const dialog = page.getByRole("alertdialog");
-  for (const act of ["Extend", "Pause", "Delete"]) {
-    await bulk.getByRole("button", { name: act, exact: true }).press("Enter");
-    await expect(dialog).toHaveAccessibleName(`${act} 12 sandboxes?`);
-    await expect(dialog).toHaveAccessibleDescription(/11 of them are not shown in the list/);
-    const named = dialog.getByRole("listitem");
-    await expect(named).toHaveCount(11);
-    await expect(named.filter({ hasText: "not shown" })).toHaveCount(10);
-    await expect(named.last()).toHaveText("and 2 more");
-    await page.keyboard.press("Escape");
-    await expect(dialog).toBeHidden();
-  }
-  await expect(page.locator(".bulk-results")).toBeEmpty();
-
-  // They can be looked at, and deselected, with keys alone.
-  await bulk.getByRole("button", { name: "Show them" }).press("Enter");
-  await expect(rows(page)).toHaveCount(12);
-  await expect(bulk).not.toContainText("not shown");
-  await expect(page.getByRole("button", { name: "Back to the list" })).toBeFocused();
-  await row(page, all[0]).getByRole("checkbox").uncheck();
-  await page.getByRole("button", { name: "Back to the list" }).press("Enter");
-  await expect(rows(page)).toHaveCount(1);
-  await expect(bulk).toContainText("11 selected, 10 not shown");
-  await expect(bulk.getByRole("button", { name: "Show them" })).toBeFocused();
-  await bulk.getByRole("button", { name: "Deselect them" }).press("Enter");
-  await expect(bulk).toContainText(/\b1 selected/);
-  await expect(bulk).not.toContainText("not shown");
-
-  // What is in view is extended without a question.
-  await bulk.getByRole("button", { name: "Extend", exact: true }).press("Enter");
-  await expect(page.locator(".bulk-results")).toContainText("1 of 1 extended");
-  // What succeeded is no longer selected.
-  await row(page, one).getByRole("checkbox").check();
-  await bulk.getByRole("button", { name: "Delete", exact: true }).press("Enter");
-  await expect(dialog.getByRole("listitem")).toHaveText(/in-view/);
-  await dialog.getByRole("button", { name: "Delete selected" }).press("Enter");
-  await expect(page.locator(".bulk-results")).toContainText("1 of 1 deleted");
-  await expect.poll(() => api.mine()).not.toContain(one.id);
-  for (const { id } of all) expect(await api.mine()).toContain(id);
-});
-
 test("the focus stays in the page when nothing is left to show of what was selected", async ({ page, api }) => {
   const one = await api.create(undefined, { team: unique("left") });
   await logIn(page, `/console/sandboxes?q=id:${one.id}`);
@@ -234,8 +171,142 @@ test("the focus stays in the page when nothing is left to show of what was selec
   await expect(page.locator("#main")).toBeFocused();
 });
 
-test.describe("what the engine ended", () => {
+test.describe("pausing, and what is in a sandbox", () => {
+  // The simulated runtime has neither.
   test.use({ runtime: "docker" });
+
+  test("keys open the tabs of the current row, and of the page while one of its rows has the focus", async ({ page, api }) => {
+    const one = await api.create(undefined, { team: "tab-keys" });
+    await logIn(page, "/console/sandboxes?q=label.team%3Dtab-keys");
+    await hydrated(page);
+    await expect(rows(page)).toHaveCount(1);
+    await page.keyboard.press("?");
+    const help = page.getByRole("dialog", { name: "Keyboard" });
+    const tabs = { l: "logs", f: "files", m: "metrics", t: "terminal" };
+    for (const [shortcut, tab] of Object.entries(tabs)) {
+      await expect(help.locator("dt", { hasText: new RegExp(`^${shortcut}$`) })).toHaveCount(1);
+      await expect(help).toContainText(`Its ${tab}`);
+    }
+    await page.keyboard.press("Escape");
+    await expect(help).toBeHidden();
+    // No row is current yet.
+    await page.keyboard.press("l");
+    await page.keyboard.press("j");
+    await expect(page).toHaveURL(/team(%3D|=)tab-keys/);
+    const link = page.locator("[data-row-link]");
+    for (const [shortcut, tab] of Object.entries(tabs)) {
+      await expect(link).toBeFocused();
+      await page.keyboard.press(shortcut);
+      await expect(page).toHaveURL(new RegExp(`/console/sandboxes/${one.id}/${tab}$`));
+      await page.goBack();
+    }
+    await page.goto(`/console/sandboxes/${one.id}/files`);
+    await hydrated(page);
+    await page.locator("tr [data-row-link]").first().focus();
+    await page.keyboard.press("m");
+    await expect(page).toHaveURL(new RegExp(`/console/sandboxes/${one.id}/metrics$`));
+  });
+
+  test("what is selected and not shown is counted, named and can be shown or deselected", async ({ page, api }) => {
+    test.slow();
+    const [seen, hidden] = [unique("seen"), unique("hidden")];
+    const all = await Promise.all(Array.from({ length: 11 }, (_, at) => api.create(undefined, { name: `h-${at}`, team: hidden })));
+    const one = await api.create(undefined, { name: "in-view", team: seen });
+    await logIn(page, `/console/sandboxes?q=label.team%3D${hidden}`);
+    await hydrated(page);
+    await expect(rows(page)).toHaveCount(11);
+    await page.getByLabel("Select all on this page").check();
+    const bulk = page.getByRole("form", { name: "Selected sandboxes" });
+    await expect(bulk).toContainText("11 selected");
+    await expect(bulk).not.toContainText("not shown");
+    const field = page.getByRole("searchbox");
+    await field.fill("nothing-is-called-this");
+    await expect(page.getByRole("heading", { name: "No matches" })).toBeVisible();
+    await expect(bulk).toContainText("11 selected, 11 not shown");
+    await field.fill(`label.team=${seen}`);
+    await expect(rows(page)).toHaveCount(1);
+    await row(page, one).getByRole("checkbox").check();
+    await expect(bulk).toContainText("12 selected, 11 not shown");
+
+    // Every action names them first; what is not shown comes first, and a no changes nothing.
+    const dialog = page.getByRole("alertdialog");
+    for (const act of ["Extend", "Pause", "Delete"]) {
+      await bulk.getByRole("button", { name: act, exact: true }).press("Enter");
+      await expect(dialog).toHaveAccessibleName(`${act} 12 sandboxes?`);
+      await expect(dialog).toHaveAccessibleDescription(/11 of them are not shown in the list/);
+      const named = dialog.getByRole("listitem");
+      await expect(named).toHaveCount(11);
+      await expect(named.filter({ hasText: "not shown" })).toHaveCount(10);
+      await expect(named.last()).toHaveText("and 2 more");
+      await page.keyboard.press("Escape");
+      await expect(dialog).toBeHidden();
+    }
+    await expect(page.locator(".bulk-results")).toBeEmpty();
+
+    // They can be looked at, and deselected, with keys alone.
+    await bulk.getByRole("button", { name: "Show them" }).press("Enter");
+    await expect(rows(page)).toHaveCount(12);
+    await expect(bulk).not.toContainText("not shown");
+    await expect(page.getByRole("button", { name: "Back to the list" })).toBeFocused();
+    await row(page, all[0]).getByRole("checkbox").uncheck();
+    await page.getByRole("button", { name: "Back to the list" }).press("Enter");
+    await expect(rows(page)).toHaveCount(1);
+    await expect(bulk).toContainText("11 selected, 10 not shown");
+    await expect(bulk.getByRole("button", { name: "Show them" })).toBeFocused();
+    await bulk.getByRole("button", { name: "Deselect them" }).press("Enter");
+    await expect(bulk).toContainText(/\b1 selected/);
+    await expect(bulk).not.toContainText("not shown");
+
+    // What is in view is extended without a question.
+    await bulk.getByRole("button", { name: "Extend", exact: true }).press("Enter");
+    await expect(page.locator(".bulk-results")).toContainText("1 of 1 extended");
+    // What succeeded is no longer selected.
+    await row(page, one).getByRole("checkbox").check();
+    await bulk.getByRole("button", { name: "Delete", exact: true }).press("Enter");
+    await expect(dialog.getByRole("listitem")).toHaveText(/in-view/);
+    await dialog.getByRole("button", { name: "Delete selected" }).press("Enter");
+    await expect(page.locator(".bulk-results")).toContainText("1 of 1 deleted");
+    await expect.poll(() => api.mine()).not.toContain(one.id);
+    for (const { id } of all) expect(await api.mine()).toContain(id);
+  });
+
+  test("a viewer sees the actions of a row with the reason", async ({ page, api, sandbox }) => {
+    test.skip(!key, "this server has no key");
+    const added = await api.call("POST", "/api-keys", { name: "viewer-of-the-list", role: "read_only" });
+    const { secret, apiKey } = (await added.json()) as { secret: string; apiKey: { id: string } };
+    try {
+      await page.goto("/console/login?next=/console/sandboxes");
+      await page.getByLabel("API key").fill(secret);
+      await page.getByRole("button", { name: "Sign in" }).click();
+      await hydrated(page);
+      const shown = row(page, sandbox);
+      for (const name of ["Extend", "Pause", "Delete", "Clone"]) {
+        const button = shown.getByRole("button", { name: `${name} ${sandbox.short}` });
+        await expect(button).toHaveAttribute("aria-disabled", "true");
+        await expect(button).toHaveAccessibleDescription(/Your role may look/);
+        await button.press("Enter");
+      }
+      const head = page.locator(".page-head").getByRole("button", { name: "Create" });
+      await expect(head).toHaveAttribute("aria-disabled", "true");
+      await expect(head).toHaveAccessibleDescription(/Your role may look/);
+      await shown.getByRole("checkbox").check();
+      const bulk = page.getByRole("form", { name: "Selected sandboxes" });
+      await expect(bulk).toContainText("Your role may look at sandboxes, and not change them.");
+      for (const name of ["Extend", "Pause", "Resume", "Delete"]) {
+        const button = bulk.getByRole("button", { name, exact: true });
+        await expect(button).toHaveAttribute("aria-disabled", "true");
+        await expect(button).toHaveAccessibleDescription(/Your role may look/);
+        await button.press("Enter");
+      }
+      await bulk.getByRole("button", { name: "Clear" }).click();
+      await expect(bulk).toBeHidden();
+      await expect(page.getByRole("alertdialog")).toBeHidden();
+      await expect(page.locator(".bulk-results")).toBeEmpty();
+      await expect(shown).toContainText("Running");
+    } finally {
+      await api.call("DELETE", `/api-keys/${apiKey.id}`);
+    }
+  });
 
   test("a row of a sandbox that failed counts no time until an expiry", async ({ page, api }) => {
     const failed = await api.create(["sh", "-c", "exit 3"], { team: "over" });
@@ -277,38 +348,6 @@ test("rows are selected, extended and deleted with keys alone", async ({ page, a
   await page.keyboard.press("/");
   await expect(page).toHaveURL(/\/console\/sandboxes$/);
   await expect(page.getByRole("searchbox")).toBeFocused();
-});
-
-test("keys open the tabs of the current row, and of the page while one of its rows has the focus", async ({ page, api }) => {
-  const one = await api.create(undefined, { team: "tab-keys" });
-  await logIn(page, "/console/sandboxes?q=label.team%3Dtab-keys");
-  await hydrated(page);
-  await expect(rows(page)).toHaveCount(1);
-  await page.keyboard.press("?");
-  const help = page.getByRole("dialog", { name: "Keyboard" });
-  const tabs = { l: "logs", f: "files", m: "metrics", t: "terminal" };
-  for (const [shortcut, tab] of Object.entries(tabs)) {
-    await expect(help.locator("dt", { hasText: new RegExp(`^${shortcut}$`) })).toHaveCount(1);
-    await expect(help).toContainText(`Its ${tab}`);
-  }
-  await page.keyboard.press("Escape");
-  await expect(help).toBeHidden();
-  // No row is current yet.
-  await page.keyboard.press("l");
-  await page.keyboard.press("j");
-  await expect(page).toHaveURL(/team(%3D|=)tab-keys/);
-  const link = page.locator("[data-row-link]");
-  for (const [shortcut, tab] of Object.entries(tabs)) {
-    await expect(link).toBeFocused();
-    await page.keyboard.press(shortcut);
-    await expect(page).toHaveURL(new RegExp(`/console/sandboxes/${one.id}/${tab}$`));
-    await page.goBack();
-  }
-  await page.goto(`/console/sandboxes/${one.id}/files`);
-  await hydrated(page);
-  await page.locator("tr [data-row-link]").first().focus();
-  await page.keyboard.press("m");
-  await expect(page).toHaveURL(new RegExp(`/console/sandboxes/${one.id}/metrics$`));
 });
 
 test("columns are sorted by their titles, in the URL", async ({ page, api }) => {
@@ -372,44 +411,6 @@ test("nothing overflows between 360 and 1024 px", async ({ page, api }) => {
     await page.setViewportSize({ width, height: 844 });
     const wide = await page.evaluate(() => document.documentElement.scrollWidth);
     expect([width, wide <= width]).toEqual([width, true]);
-  }
-});
-
-test("a viewer sees the actions of a row with the reason", async ({ page, api, sandbox }) => {
-  test.skip(!key, "this server has no key");
-  const added = await api.call("POST", "/api-keys", { name: "viewer-of-the-list", role: "read_only" });
-  const { secret, apiKey } = (await added.json()) as { secret: string; apiKey: { id: string } };
-  try {
-    await page.goto("/console/login?next=/console/sandboxes");
-    await page.getByLabel("API key").fill(secret);
-    await page.getByRole("button", { name: "Sign in" }).click();
-    await hydrated(page);
-    const shown = row(page, sandbox);
-    for (const name of ["Extend", "Pause", "Delete", "Clone"]) {
-      const button = shown.getByRole("button", { name: `${name} ${sandbox.short}` });
-      await expect(button).toHaveAttribute("aria-disabled", "true");
-      await expect(button).toHaveAccessibleDescription(/Your role may look/);
-      await button.press("Enter");
-    }
-    const head = page.locator(".page-head").getByRole("button", { name: "Create" });
-    await expect(head).toHaveAttribute("aria-disabled", "true");
-    await expect(head).toHaveAccessibleDescription(/Your role may look/);
-    await shown.getByRole("checkbox").check();
-    const bulk = page.getByRole("form", { name: "Selected sandboxes" });
-    await expect(bulk).toContainText("Your role may look at sandboxes, and not change them.");
-    for (const name of ["Extend", "Pause", "Resume", "Delete"]) {
-      const button = bulk.getByRole("button", { name, exact: true });
-      await expect(button).toHaveAttribute("aria-disabled", "true");
-      await expect(button).toHaveAccessibleDescription(/Your role may look/);
-      await button.press("Enter");
-    }
-    await bulk.getByRole("button", { name: "Clear" }).click();
-    await expect(bulk).toBeHidden();
-    await expect(page.getByRole("alertdialog")).toBeHidden();
-    await expect(page.locator(".bulk-results")).toBeEmpty();
-    await expect(shown).toContainText("Running");
-  } finally {
-    await api.call("DELETE", `/api-keys/${apiKey.id}`);
   }
 });
 

@@ -170,6 +170,8 @@ test("a dialog that Escape closed opens again at once", async ({ page }) => {
   await expect(field(page)).toBeHidden();
 
   const help = page.getByRole("dialog", { name: "Keyboard" });
+  // The page learns a moment later that it was closed.
+  await page.evaluate(() => new Promise((done) => setTimeout(done)));
   await page.keyboard.press("?");
   await expect(help).toBeVisible();
   await reopen("?", false);

@@ -55,8 +55,10 @@ struct Run {
     requirements: &'static str,
     /// Folder of the tests, below `end2end`.
     folder: &'static str,
-    /// Files in the folder; all of them if none is named.
+    /// Files in the folder; all of them if none is named,
     files: &'static [&'static str],
+    /// but these.
+    without: &'static [&'static str],
     /// Added to the environment in the name of the report.
     suffix: &'static str,
 }
@@ -75,18 +77,36 @@ impl Run {
             };
         }
         files.retain(|file| self.files.is_empty() || self.files.contains(file));
+        files.retain(|file| !self.without.contains(file));
         files
     }
 }
 
+/// The contract. Files about the egress sidecar take half of its time, and so are a run of their own.
+const CONTRACT: Run = Run {
+    name: "contract over HTTP",
+    environment: "contract",
+    requirements: "contract/requirements.txt",
+    folder: "contract",
+    files: &[],
+    without: &[],
+    suffix: "",
+};
+const EGRESS: [&str; 3] = [
+    "test_egress_default.py",
+    "test_egress_effect.py",
+    "test_egress_faults.py",
+];
+
 /// The SDK generations come first, because users depend on them.
-const RUNS: [Run; 5] = [
+const RUNS: [Run; 6] = [
     Run {
         name: "official SDK 1.1",
         environment: "1.1",
         requirements: "sdk/requirements-1.1.txt",
         folder: SDK,
         files: &[],
+        without: &[],
         suffix: "",
     },
     Run {
@@ -95,6 +115,7 @@ const RUNS: [Run; 5] = [
         requirements: "sdk/requirements-0.1.txt",
         folder: SDK,
         files: &[],
+        without: &[],
         suffix: "",
     },
     // An older release of its generation.
@@ -104,15 +125,18 @@ const RUNS: [Run; 5] = [
         requirements: "sdk/requirements-0.1.13.txt",
         folder: SDK,
         files: &["test_network_policy.py"],
+        without: &[],
         suffix: "",
     },
     Run {
-        name: "contract over HTTP",
-        environment: "contract",
-        requirements: "contract/requirements.txt",
-        folder: "contract",
-        files: &[],
-        suffix: "",
+        name: "contract over HTTP, egress",
+        files: &EGRESS,
+        suffix: "-egress",
+        ..CONTRACT
+    },
+    Run {
+        without: &EGRESS,
+        ..CONTRACT
     },
     Run {
         name: "official command osb 1.1",
@@ -120,6 +144,7 @@ const RUNS: [Run; 5] = [
         requirements: "cli/requirements.txt",
         folder: "cli",
         files: &[],
+        without: &[],
         suffix: "",
     },
 ];
@@ -147,7 +172,7 @@ const ON_POSTGRESQL: [Run; 2] = [
             "test_validation.py",
         ],
         suffix: "-postgresql",
-        ..RUNS[3]
+        ..CONTRACT
     },
 ];
 
@@ -158,6 +183,7 @@ pub(super) const NAMES: [&str; RUNS.len()] = [
     RUNS[2].name,
     RUNS[3].name,
     RUNS[4].name,
+    RUNS[5].name,
 ];
 
 /// How many of [`RUNS`] are about the SDK.
@@ -189,12 +215,14 @@ pub(super) fn run(context: &Context<'_>) -> Tally {
     tally
 }
 
-/// Runs suites in three lanes. Sandboxes start and end most of the time, which leaves processors
+/// Runs suites in four lanes. Sandboxes start and end most of the time, which leaves processors
 /// idle.
 fn side_by_side(context: &Context<'_>, matrix: Matrix) -> Tally {
     let (of_sdk, others) = RUNS.split_at(SDK_RUNS);
+    let (egress, others) = others.split_at(1);
     let lane = |server, store| Lane::new(server, store, matrix);
     let sdk = || lane("python-server-sdk", Database::Sqlite).run(context, of_sdk);
+    let egress = || lane("python-server-egress", Database::Sqlite).run(context, egress);
     let contract = || lane("python-server", Database::Sqlite).run(context, others);
     let repeats = || {
         let lane = lane("python-server-postgresql", Database::Postgresql);
@@ -209,6 +237,7 @@ fn side_by_side(context: &Context<'_>, matrix: Matrix) -> Tally {
     thread::scope(|scope| {
         let lanes = [
             scope.spawn(sdk),
+            scope.spawn(egress),
             scope.spawn(contract),
             scope.spawn(repeats),
         ];
@@ -315,6 +344,7 @@ impl Lane {
         if context.options.full {
             pytest.env(FULL, "1");
         }
+        pytest.args(run.without.iter().map(|file| format!("--ignore={file}")));
         match &self.only {
             None => pytest.args(run.chosen_files(context)),
             Some(only) => pytest.arg(tests.join(only)),

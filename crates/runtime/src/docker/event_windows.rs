@@ -84,13 +84,21 @@ pub(super) struct EngineClock {
 }
 
 impl EngineClock {
-    /// Compares the time that the engine reported, at some moment between `requested` and now.
+    /// Compares the time that the engine reported, at some moment between `requested` and now. Clocks
+    /// that this cannot tell apart agree: on one machine they are the same, and reports must not seem
+    /// older than what they report because the engine was slow to answer.
     pub(super) fn read(requested: Timestamp, reported: &str) -> Option<Self> {
-        let reported: Timestamp = reported.parse().ok()?;
-        let half = clock::now().duration_since(requested) / 2;
-        Some(Self {
-            ahead: reported.duration_since(requested) - half,
-        })
+        let reported = reported.parse().ok()?;
+        Some(Self::between(requested, clock::now(), reported))
+    }
+
+    fn between(requested: Timestamp, answered: Timestamp, reported: Timestamp) -> Self {
+        let half = answered.duration_since(requested) / 2;
+        let ahead = reported.duration_since(requested) - half;
+        match ahead.abs() <= half {
+            true => Self::default(),
+            false => Self { ahead },
+        }
     }
 
     pub(super) fn now(self) -> Timestamp {
@@ -227,6 +235,17 @@ mod tests {
 
     /// Guards against hanging.
     const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn clocks_differ_only_if_the_time_of_the_request_does_not_explain_it() {
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        let ahead = |reported| EngineClock::between(at(100), at(110), at(reported)).ahead;
+        for within in [100, 102, 109, 110] {
+            assert_eq!(ahead(within), SignedDuration::ZERO, "{within}");
+        }
+        assert_eq!(ahead(205), SignedDuration::from_secs(100));
+        assert_eq!(ahead(95), SignedDuration::from_secs(-10));
+    }
 
     fn event(at: i64, container: &str) -> String {
         json!({

@@ -120,6 +120,7 @@ async fn follow_synced(
     let clock = greet(runtime, docker).await?;
     let mut windows = EventWindows::open(docker.clone(), clock, runtime.timing);
     let mut held = VecDeque::new();
+    let mut listed_at = None;
     let mut listing = Some(list(runtime, clock));
     let mut list_due = Instant::now() + runtime.timing.relist;
     loop {
@@ -127,7 +128,7 @@ async fn follow_synced(
             biased;
             listed = async { listing.as_mut().expect("checked by the guard").await }, if listing.is_some() => {
                 let (all, at) = listed?;
-                listing = None;
+                (listing, listed_at) = (None, Some(at));
                 list_due = Instant::now() + runtime.timing.relist;
                 let sandboxes = all.len();
                 if *was_synced {
@@ -158,6 +159,8 @@ async fn follow_synced(
         }
         let event = timeout(PROMPT_RESPONSE, translate(runtime, event)).await;
         match event.unwrap_or_else(|_| Err(error::no_answer())) {
+            // The list knows what came of it: reported now, it would be news for a moment.
+            Ok(Some(RuntimeEvent::Paused { at, .. })) if Some(at) < listed_at => {}
             Ok(Some(event)) => send(event).await?,
             Ok(None) => {}
             Err(error) if error::is_disconnected(&error) => return Err(error.into()),
@@ -373,6 +376,42 @@ mod tests {
         }
         let inspected = engine.requests("GET /containers/c/json");
         assert!(!inspected.is_empty(), "the event was read");
+        tasks.stop();
+    }
+
+    #[tokio::test]
+    async fn a_pause_from_before_the_list_is_not_reported() {
+        let label = json!({labels::ID: "a", labels::SERVER: "us", labels::ENTRYPOINT: "[\"x\"]"});
+        let engine = FakeEngine::start(move |request| match request {
+            "GET /version" => (200, r#"{"ApiVersion": "1.47"}"#.to_owned()),
+            "GET /info" => (200, "{}".to_owned()),
+            _ if request.starts_with("GET /containers/json") => {
+                let running = json!({"Id": "c", "Labels": label, "State": "running"});
+                (200, json!([running]).to_string())
+            }
+            _ if request.starts_with("GET /events") => {
+                let event = |action: &str, second: i64| {
+                    let nanos = (jiff::Timestamp::now().as_second() + second) * 1_000_000_000;
+                    let actor = json!({"ID": "c", "Attributes": label});
+                    json!({"Type": "container", "Action": action, "timeNano": nanos, "Actor": actor})
+                };
+                let [old, new] = [event("pause", -3), event("unpause", 100)];
+                (HOLD, format!("{old}\n{new}\n"))
+            }
+            _ => FakeEngine::with_volumes(request),
+        })
+        .await;
+        let mut runtime = engine.runtime();
+        runtime.timing = WindowTiming::held();
+        let tasks = Supervisor::new();
+        let mut events = Arc::new(runtime).watch(&tasks);
+        loop {
+            match timeout(PATIENCE, events.recv()).await.unwrap().unwrap() {
+                RuntimeEvent::Synced { .. } => {}
+                RuntimeEvent::Paused { paused, .. } => break assert!(!paused),
+                other => panic!("{other:?}"),
+            }
+        }
         tasks.stop();
     }
 
