@@ -266,6 +266,10 @@ fn give_lost_focus_to(id: &str) {
         // The router and the browser scroll to where a page is to be read.
         options.set_prevent_scroll(id == MAIN);
         let _ = target.focus_with_options(&options);
+        if id == MAIN {
+            // The list was shown before what had the focus on the other page was gone.
+            return_to_row();
+        }
     }
 }
 
@@ -288,14 +292,16 @@ pub fn exists(selector: &str) -> bool {
 pub const MAIN: &str = "main";
 /// Name in the tab's memory: whether the field of the filter is to be focused when the list opens.
 pub const FOCUS_FILTER: &str = "osb.filter";
+/// Selects the elements that `j` and `k` step through.
+const ROW_LINK: &str = "[data-row-link]";
 /// Name in the tab's memory: the row that had the focus last.
 const LAST_ROW: &str = "osb.row";
 
-/// Moves the focus to the next (`1`) or previous (`-1`) of these elements, which are links in rows:
-/// from the row that has the focus, or had it before another page was opened; else to the first.
-/// The value of `data-row-link` names a row.
-pub fn focus_step(selector: &str, step: i32) {
-    let links = elements(selector);
+/// Moves the focus to the link of the next (`1`) or previous (`-1`) row: from the row that has the focus,
+/// or had it before another page was opened; else to the first. The value of `data-row-link` names a
+/// row.
+pub fn focus_step(step: i32) {
+    let links = elements(ROW_LINK);
     let last = links.len().saturating_sub(1);
     let next = match row_place(&links) {
         Some(here) if step < 0 => here.saturating_sub(1),
@@ -310,11 +316,11 @@ pub fn focus_step(selector: &str, step: i32) {
 
 /// Gives the focus back to the row that had it before another page was opened, if nothing else has
 /// it.
-pub fn return_to_row(selector: &str) {
+pub fn return_to_row() {
     let document = leptos::prelude::document();
     let active = document.active_element();
     let is_free = active.is_none_or(|it| matches!(it.id().as_str(), "" | MAIN) && !is_control(&it));
-    let links = elements(selector);
+    let links = elements(ROW_LINK);
     if let (true, Some(place)) = (is_free, remembered_place(&links)) {
         let _ = links[place].focus();
     }

@@ -265,7 +265,11 @@ function watch(context: BrowserContext, origin: string, faults: string[]): void 
       faults.push(`request to another origin: ${request.url()}`);
     }
   });
-  context.on("page", loadAgain);
+  context.on("page", (page) => {
+    loadAgain(page);
+    // Choosers are caught from now on: one that opens while that is being switched on is lost.
+    page.on("filechooser", () => {});
+  });
   // Requests of a loaded page are broken off as well. Pages repeat them.
   let networkChanged = false;
   context.on("console", (message) => {

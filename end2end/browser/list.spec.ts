@@ -198,6 +198,8 @@ test.describe("pausing, and what is in a sandbox", () => {
       await expect(link).toBeFocused();
       await page.keyboard.press(shortcut);
       await expect(page).toHaveURL(new RegExp(`/console/sandboxes/${one.id}/${tab}$`));
+      const parts = page.getByRole("navigation", { name: "Parts of this sandbox" });
+      await expect(parts.locator("[aria-current]")).toHaveText(new RegExp(tab, "i"));
       await page.goBack();
     }
     await page.goto(`/console/sandboxes/${one.id}/files`);

@@ -305,10 +305,11 @@ test("text is found, copied and pasted with the keyboard", async ({ page, contex
   await expect(search).toContainText("Not found");
   await field.fill("needle-42");
   await page.keyboard.press("Enter");
+  // What was found is selected, and stays so.
+  await expect.poll(() => page.locator(".xterm-selection > div").count()).toBeGreaterThan(0);
   await expect(search).not.toContainText("Not found");
   await page.keyboard.press("Escape");
   await expect(search).toHaveCount(0);
-  // What was found is selected.
   await expect(page.locator(".xterm-helper-textarea")).toBeFocused();
   await page.keyboard.press("Control+Shift+C");
   await expect.poll(() => page.evaluate(() => navigator.clipboard.readText())).toBe("needle-42");

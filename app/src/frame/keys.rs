@@ -31,9 +31,7 @@ const KEYS: [(&str, &str); 14] = [
     ("?", "This help"),
 ];
 
-/// Selects the elements that `j` and `k` step through.
-pub(crate) const ROW_LINK: &str = "[data-row-link]";
-/// Those of them that lead to sandboxes.
+/// Selects the links to sandboxes among those that `j` and `k` step through.
 const SANDBOX_LINK: &str = "[data-row-link][href^='/console/sandboxes/']";
 
 /// Acts on keys of the whole page, in the browser.
@@ -70,8 +68,8 @@ pub(super) fn listen(
                     navigate("/console/sandboxes", Default::default());
                 }
                 "c" => navigate("/console/create", Default::default()),
-                "j" => browser::focus_step(ROW_LINK, 1),
-                "k" => browser::focus_step(ROW_LINK, -1),
+                "j" => browser::focus_step(1),
+                "k" => browser::focus_step(-1),
                 "x" => browser::click_in_focus("[name=id]"),
                 "r" => browser::click_in_focus("[data-act=renew] button"),
                 "p" => browser::click_in_focus("[data-act=pause] button"),

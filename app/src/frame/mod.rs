@@ -17,7 +17,6 @@ use leptos_meta::Title;
 use leptos_router::{components::Outlet, hooks::use_location};
 
 pub(crate) use dock::{Dock, DockContent, Panel, Shows};
-pub(crate) use keys::ROW_LINK;
 pub(crate) use palette::{PaletteContent, PaletteOpen, TypedEarly};
 pub use toast::Toasts;
 pub(crate) use topbar::Titled;

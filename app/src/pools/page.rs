@@ -8,7 +8,6 @@ use super::{add::AddForm, api, forms::PoolDraft, row::Row, shown::Shown, words::
 use crate::{
     browser,
     calls::{CurlBlock, PoolCall},
-    frame::ROW_LINK,
     pool::address,
     ui::{ColumnTitle, Icon, LoadError, NotOffered, TableHead},
     view::PoolRow,
@@ -83,7 +82,7 @@ fn Loaded(list: Vec<PoolRow>) -> impl IntoView {
     // After Back, the keys go on from the row that was opened.
     Effect::new(move |before: Option<()>| {
         if before.is_none() {
-            request_animation_frame(|| browser::return_to_row(ROW_LINK));
+            request_animation_frame(browser::return_to_row);
         }
     });
     view! {

@@ -13,7 +13,6 @@ use super::{
 };
 use crate::{
     browser,
-    frame::ROW_LINK,
     ui::{Clock, Icon},
     view::{LOOKS_ONLY, offers_changes},
 };
@@ -64,7 +63,7 @@ pub(super) fn LiveTable(page: ListPage) -> impl IntoView {
     Effect::new(move |before: Option<()>| {
         if before.is_none() {
             // The rows are not in the page yet.
-            request_animation_frame(|| browser::return_to_row(ROW_LINK));
+            request_animation_frame(browser::return_to_row);
         }
     });
     let count = move || {

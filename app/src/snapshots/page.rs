@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{
     browser,
-    frame::ROW_LINK,
     query_string::use_query,
     snapshot::{self, offers_snapshots, size},
     ui::{BeyondPages, ColumnTitle, Icon, LoadError, NotOffered, Pager, TableHead},
@@ -90,7 +89,7 @@ fn Loaded(list: SnapshotList, query: SnapshotsQuery, again: Callback<()>) -> imp
     // After Back, the keys go on from the row that was opened.
     Effect::new(move |before: Option<()>| {
         if before.is_none() {
-            request_animation_frame(|| browser::return_to_row(ROW_LINK));
+            request_animation_frame(browser::return_to_row);
         }
     });
     let query = StoredValue::new(query);

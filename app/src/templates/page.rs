@@ -13,7 +13,6 @@ use super::{
 use crate::{
     browser,
     calls::{CurlBlock, add_template},
-    frame::ROW_LINK,
     query_string::use_query,
     template::{self, offers_templates},
     ui::{BeyondPages, ColumnTitle, Icon, LoadError, NotOffered, Pager, TableHead},
@@ -107,7 +106,7 @@ fn Loaded(list: TemplateList, asked: usize) -> impl IntoView {
     // After Back, the keys go on from the row that was opened.
     Effect::new(move |before: Option<()>| {
         if before.is_none() {
-            request_animation_frame(|| browser::return_to_row(ROW_LINK));
+            request_animation_frame(browser::return_to_row);
         }
     });
     let page = Signal::derive(move || shown.list.read().page);
