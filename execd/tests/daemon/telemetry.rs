@@ -482,9 +482,13 @@ async fn an_invalid_destination_is_reported_and_ignored() {
                 .env("OPENSANDBOX_LOG_OUTPUT", outputs);
         });
         assert_eq!(daemon.get("/ping").await.status, 200);
-        let log = fs::read_to_string(&log).unwrap();
         let expected = format!("OTEL_EXPORTER_OTLP_ENDPOINT {rule}");
-        assert!(log.contains(&expected), "{destination}: {log}");
+        // The file is written beside the answer.
+        let log = eventually(&format!("{destination}: {rule}"), async || {
+            let text = fs::read_to_string(&log).ok()?;
+            text.contains(&expected).then_some(text)
+        })
+        .await;
         assert!(!log.contains("hunter2"), "{log}");
     }
 }
