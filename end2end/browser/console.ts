@@ -231,10 +231,12 @@ export class Api {
 
 /**
  * Lets a page that the machine broke off be loaded again: Chromium gives up what it loads when a network
- * interface comes or goes, as those of containers do. Users' browsers load such a page again.
+ * interface comes or goes, as those of containers do. Users' browsers load such a page again. A reload is
+ * refused while the page is moved to another process.
  */
 function loadAgain(page: Page): void {
   const changed = "net::ERR_NETWORK_CHANGED";
+  const moving = "Not attached to an active page";
   for (const name of ["goto", "reload"] as const) {
     const load = page[name].bind(page) as (...given: unknown[]) => Promise<PageResponse | null>;
     page[name] = async (...given: unknown[]) => {
@@ -248,7 +250,8 @@ function loadAgain(page: Page): void {
           const answer = await load(...given);
           if (!isBroken || left === 0) return answer;
         } catch (error) {
-          if (!String(error).includes(changed) || left === 0) throw error;
+          const text = String(error);
+          if (left === 0 || !(text.includes(changed) || text.includes(moving))) throw error;
         } finally {
           page.off("requestfailed", failed);
         }
