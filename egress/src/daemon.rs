@@ -124,7 +124,7 @@ pub async fn run(
 
     let addresses = dns::addresses(&config, fs::read_to_string(places.resolv_conf));
     let around = Surroundings {
-        mark: rand::random_range(1..=u32::MAX),
+        mark: sockets.mark(),
         upstreams: addresses.clone(),
         exempt: config.exempt.clone(),
         doh: config.doh.clone(),
@@ -139,7 +139,6 @@ pub async fn run(
     };
 
     let rules = effective.len();
-    let mark = around.mark;
     let firewall = enforce(config.mode, around, Arc::clone(&effective)).await?;
     let mut enforcer = Enforcer::new(user, overlay, effective, file, firewall);
     if is_unclaimed {
@@ -176,8 +175,7 @@ pub async fn run(
     if api.token.is_none() {
         warn!("the API has no token: every process in the sandbox can change the policy");
     }
-    let mark = enforcer.firewall().map(|_| mark);
-    let serving = api::serve(listener, mark, api::router(api), tasks.clone());
+    let serving = api::serve(listener, api::router(api), tasks.clone());
     let mut serving = tasks.spawn("api", serving);
     let (probe, pause) = (config.probe.clone(), config.probe_interval);
     tasks.spawn_abortable("probes", async move {

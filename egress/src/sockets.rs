@@ -62,7 +62,10 @@ impl Held {
             opened.map_err(|source| HoldError { address, source })
         };
         let all = api.into_iter().chain(dns).map(open_named);
-        Ok(Self(all.collect::<Result<_, _>>()?))
+        let all = Self(all.collect::<Result<_, _>>()?);
+        // A worker that may not mark packets fails by itself.
+        let _refused = all.0[0].set_mark(random_mark());
+        Ok(all)
     }
 
     /// Standard input for a worker: it has copies of the sockets.
@@ -91,6 +94,11 @@ impl Held {
         )?;
         Ok(theirs)
     }
+}
+
+/// A mark for packets of the sidecar, which other processes do not know.
+fn random_mark() -> u32 {
+    rand::random_range(1..=u32::MAX)
 }
 
 fn open(kind: Type, address: SocketAddr) -> io::Result<Socket> {
@@ -139,6 +147,14 @@ impl Sockets {
             true => Err(io::ErrorKind::UnexpectedEof.into()),
             false => Ok(Self(sockets)),
         }
+    }
+
+    /// The mark of the sidecar's packets. Connections to a lent API have it from the first packet on, also
+    /// those from before this process: they inherit it from the listener.
+    #[must_use]
+    pub fn mark(&self) -> u32 {
+        let mut marks = self.0.iter().filter_map(|socket| socket.mark().ok());
+        marks.find(|mark| *mark != 0).unwrap_or_else(random_mark)
     }
 
     /// A listener at an address. All addresses are those of IPv4 where the kernel has no IPv6.

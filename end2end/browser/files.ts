@@ -1,15 +1,17 @@
 // What tests of the files tab share.
 
 import type { Page } from "@playwright/test";
-import { hydrated, logIn } from "./console";
+import { type Api, expect, hydrated, logIn } from "./console";
 
 /** The row of an entry of the folder. */
 export const entry = (page: Page, name: string) =>
   page.locator(".file-list tbody tr").filter({ has: page.getByRole("link", { name, exact: true }) });
 
 /** A sandbox whose files these commands made. */
-export async function withFiles(api: { create(entrypoint: string[]): Promise<{ id: string }> }, script: string) {
-  return api.create(["bash", "-c", `cd /root; ${script}; touch /root/ready; exec tail -f /dev/null`]);
+export async function withFiles(api: Api, script: string) {
+  const sandbox = await api.create(["bash", "-c", `cd /root; ${script}; touch /root/ready; exec tail -f /dev/null`]);
+  await expect.poll(() => api.run(sandbox.id, "ls /root")).toContain("ready");
+  return sandbox;
 }
 
 export async function open(page: Page, id: string, path = "/root"): Promise<void> {

@@ -10,7 +10,6 @@ use axum::{
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use osb_service::Supervisor;
-use socket2::SockRef;
 use tokio::{
     net::{TcpListener, TcpStream},
     time::timeout,
@@ -26,9 +25,8 @@ use crate::{
 /// Pause after a failed accept, so that a lack of file descriptors does not cost all of a CPU.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves until the supervisor stops; connections then finish their current response. With a `mark`,
-/// the packet filter lets the answers pass, also on connections that are older than its rules.
-pub async fn serve(listener: TcpListener, mark: Option<u32>, router: Router, tasks: Supervisor) {
+/// Serves until the supervisor stops; connections then finish their current response.
+pub async fn serve(listener: TcpListener, router: Router, tasks: Supervisor) {
     let places = ConnectionPlaces::new(limits::CONNECTIONS);
     loop {
         let accepted = tokio::select! {
@@ -37,9 +35,6 @@ pub async fn serve(listener: TcpListener, mark: Option<u32>, router: Router, tas
         };
         match accepted {
             Ok((stream, peer)) => {
-                if let Some(Err(error)) = mark.map(|mark| SockRef::from(&stream).set_mark(mark)) {
-                    warn!(%error, "a connection to the API cannot be marked");
-                }
                 let Some(place) = place(&places, &stream, peer) else {
                     continue;
                 };
@@ -135,7 +130,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let tasks = Supervisor::new();
         let router = Router::new().route("/", get(|| async { "here" }));
-        tasks.spawn_abortable("api", serve(listener, None, router, tasks.clone()));
+        tasks.spawn_abortable("api", serve(listener, router, tasks.clone()));
         let mut held = Vec::new();
         for _ in 0..limits::CONNECTIONS {
             held.push(TcpStream::connect(address).await.unwrap());

@@ -180,7 +180,7 @@ pub(crate) fn rules(
     document.redirection(around);
     document.static_elements(policy.networks(), &around.doh);
     document.edition(edition);
-    document.arrivals(around);
+    document.arrivals();
     document.filter(policy, around);
     if is_new {
         for name in [sets::LEARNED, sets::KEPT] {
@@ -336,27 +336,27 @@ impl Document {
     /// Marks connections whose first packet arrives from another machine, so that they may be
     /// answered. A packet in the middle of a TCP connection begins none: the kernel tracks
     /// connections only since there are rules, and takes the first packet that it sees for the first
-    /// one of a connection, also of one that the sandbox opened before. Only the sidecar listens at
-    /// its API's port, from before there are rules: clients that connected by then are answered.
-    fn arrivals(&mut self, around: &Surroundings) {
+    /// one of a connection, also of one that the sandbox opened before.
+    fn arrivals(&mut self) {
         const ARRIVE: &str = "arrive";
         let hook = json!({"type": "filter", "hook": "input", "prio": 0, "policy": "accept"});
         self.chain(ARRIVE, Some(hook));
         let flags = json!({"payload": {"protocol": "tcp", "field": "flags"}});
         let opening = json!({"&": [flags, ["fin", "syn", "rst", "ack"]]});
         for begins in [
-            vec![equals(opening, json!("syn"))],
-            vec![differs(meta("l4proto"), json!("tcp"))],
-            to_port(around.api_port),
+            equals(opening, json!("syn")),
+            differs(meta("l4proto"), json!("tcp")),
         ] {
             let mark = json!({"mangle": {"key": ct("mark"), "value": FROM_OUTSIDE}});
-            let mut rule = vec![
-                is_in(ct("state"), json!("new")),
-                differs(meta("iifname"), json!("lo")),
-            ];
-            rule.extend(begins);
-            rule.push(mark);
-            self.rule(ARRIVE, rule);
+            self.rule(
+                ARRIVE,
+                vec![
+                    is_in(ct("state"), json!("new")),
+                    differs(meta("iifname"), json!("lo")),
+                    begins,
+                    mark,
+                ],
+            );
         }
     }
 
@@ -406,7 +406,7 @@ impl Document {
             self.rule(EGRESS, to);
         }
         // Clients may have connected to the sidecar's API before there were rules. To the kernel, an
-        // answer would be the first packet of a connection, unless one of the client came before.
+        // answer, or a mere acknowledgement, would be the first packet of a connection.
         let from_api = json!({"payload": {"protocol": "tcp", "field": "sport"}});
         self.rule(
             EGRESS,
