@@ -7,7 +7,6 @@ import {
   type BrowserContext,
   type Locator,
   type Page,
-  type Request,
   type Response as PageResponse,
 } from "@playwright/test";
 import { type Runtime, Servers } from "./server";
@@ -229,31 +228,30 @@ export class Api {
   }
 }
 
+const CHANGED = "net::ERR_NETWORK_CHANGED";
+/** Pages of which a request was broken off since they were loaded. */
+const broken = new WeakSet<Page>();
+
 /**
  * Lets a page that the machine broke off be loaded again: Chromium gives up what it loads when a network
  * interface comes or goes, as those of containers do. Users' browsers load such a page again. A reload is
  * refused while the page is moved to another process.
  */
 function loadAgain(page: Page): void {
-  const changed = "net::ERR_NETWORK_CHANGED";
-  const moving = "Not attached to an active page";
+  const passing = [CHANGED, "chrome-error://", "Not attached to an active page"];
+  page.on("requestfailed", (request) => {
+    if (request.failure()?.errorText === CHANGED) broken.add(page);
+  });
   for (const name of ["goto", "reload"] as const) {
     const load = page[name].bind(page) as (...given: unknown[]) => Promise<PageResponse | null>;
     page[name] = async (...given: unknown[]) => {
       for (let left = 5; ; left -= 1) {
-        let isBroken = false;
-        const failed = (request: Request) => {
-          isBroken ||= request.failure()?.errorText === changed;
-        };
-        page.on("requestfailed", failed);
+        broken.delete(page);
         try {
           const answer = await load(...given);
-          if (!isBroken || left === 0) return answer;
+          if (!broken.has(page) || left === 0) return answer;
         } catch (error) {
-          const text = String(error);
-          if (left === 0 || !(text.includes(changed) || text.includes(moving))) throw error;
-        } finally {
-          page.off("requestfailed", failed);
+          if (left === 0 || !passing.some((it) => String(error).includes(it))) throw error;
         }
       }
     };
@@ -276,7 +274,7 @@ function watch(context: BrowserContext, origin: string, faults: string[]): void 
   // Requests of a loaded page are broken off as well. Pages repeat them.
   let networkChanged = false;
   context.on("console", (message) => {
-    if (message.text().includes("net::ERR_NETWORK_CHANGED")) {
+    if (message.text().includes(CHANGED)) {
       networkChanged = true;
       return;
     }
@@ -287,7 +285,10 @@ function watch(context: BrowserContext, origin: string, faults: string[]): void 
       faults.push(`console ${message.type()}: ${message.text()}`);
     }
   });
-  context.on("weberror", (error) => faults.push(`uncaught: ${error.error()}`));
+  context.on("weberror", (error) => {
+    const text = `uncaught: ${error.error()}`;
+    if (!(networkChanged && text.includes("Failed to fetch"))) faults.push(text);
+  });
 }
 
 async function reportViolations(context: BrowserContext, faults: string[]): Promise<void> {
@@ -383,7 +384,14 @@ export async function logIn(page: Page, next = "/console/sandboxes"): Promise<vo
 
 /** Waits until the page is hydrated and its connection is live. */
 export async function hydrated(page: Page): Promise<void> {
-  await expect(page.locator(".link-state[data-state=live]")).toBeVisible();
+  const timeout = 20_000 * Number(process.env.OSB_TEST_PATIENCE ?? 1);
+  let isFirst = true;
+  await expect(async () => {
+    // What was broken off may have been the page's program, which is not repeated.
+    if (!isFirst && broken.has(page)) await page.reload();
+    isFirst = false;
+    await expect(page.locator(".link-state[data-state=live]")).toBeVisible({ timeout: timeout / 4 });
+  }).toPass({ timeout });
 }
 
 /** The row of a sandbox in the list. */
