@@ -85,7 +85,7 @@ where
     }
 }
 
-/// What is received together.
+/// Queries of one receipt.
 struct Inbox {
     /// A buffer of [`QUERY`] bytes for each.
     buffers: Vec<u8>,
@@ -122,7 +122,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// What was received.
+    /// Lists the queries, with who sent them.
     fn queries(&self) -> impl Iterator<Item = (&[u8], SocketAddr)> {
         let buffers = self.buffers.chunks_exact(QUERY).zip(&self.received);
         buffers.filter_map(|(buffer, (length, client))| Some((&buffer[..*length], (*client)?)))

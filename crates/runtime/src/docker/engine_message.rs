@@ -25,7 +25,7 @@ use bollard::errors::Error;
 use super::error;
 use crate::{Cause, CreateSpec, Reason, Source};
 
-/// How much of a message is read, in bytes.
+/// Longest part of a message that is read, in bytes.
 const MAX_READ: usize = 8 << 10;
 /// Most texts of a request that are looked for. The cause of a create with more is not explained.
 const MAX_TEXTS: usize = 8192;
@@ -232,14 +232,14 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Where a text may end in a message: a path also after each of the directories above it.
+/// Returns where a text may end in a message: a path also after each of the directories above it.
 fn ends(text: &str, kind: Kind) -> Vec<usize> {
     let above = text.match_indices('/').map(|(end, _)| end).skip(1);
     let above = above.filter(|_| kind == Kind::Path);
     above.chain([text.len()]).collect()
 }
 
-/// How many bytes of a text stand at each place of a message, in time that grows with the sum of both
+/// Counts the bytes of a text that stand at each place of a message, in time that grows with the sum of both
 /// lengths (the Z algorithm): a client chooses the text, and a part of the message.
 fn common_lengths(text: &[u8], message: &[u8]) -> Vec<usize> {
     let both = [text, message].concat();

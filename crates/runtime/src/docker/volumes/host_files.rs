@@ -119,7 +119,7 @@ impl AllowedPaths {
         self.0.iter().any(|(_, at)| touches(at))
     }
 
-    /// Where a directory lies that the operator chose, without links.
+    /// Finds where a directory lies that the operator chose, without links.
     ///
     /// # Errors
     /// When a link on the way lies in an allowed directory, where a sandbox may have put it, and when such a
