@@ -1,7 +1,7 @@
 //! Routes. Every page is rendered whole on the server, so that it reads without script.
 
 use leptos::prelude::*;
-use leptos_meta::{Title, provide_meta_context};
+use leptos_meta::provide_meta_context;
 use leptos_router::{
     SsrMode,
     components::{ParentRoute, Route, Router, Routes},
@@ -50,11 +50,6 @@ pub(crate) const PARTS: [Part; 23] = [
     terminal::PART,
 ];
 
-/// How every page is called.
-pub(crate) fn titled(title: String) -> String {
-    format!("{title} · OpenSandbox")
-}
-
 /// The console.
 #[component]
 pub fn App() -> impl IntoView {
@@ -62,7 +57,6 @@ pub fn App() -> impl IntoView {
     provide_context(PaletteContent(palette::PART));
     provide_context(DockContent(dock::PART));
     view! {
-        <Title formatter=titled text="Console" />
         <Router>
             <Routes fallback=NotFound>
                 <Route path=path!("/console/login") view=LoginPage ssr=SsrMode::Async />

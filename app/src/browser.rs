@@ -266,10 +266,6 @@ fn give_lost_focus_to(id: &str) {
         // The router and the browser scroll to where a page is to be read.
         options.set_prevent_scroll(id == MAIN);
         let _ = target.focus_with_options(&options);
-        if id == MAIN {
-            // The list was shown before what had the focus on the other page was gone.
-            return_to_row();
-        }
     }
 }
 
@@ -315,15 +311,16 @@ pub fn focus_step(step: i32) {
 }
 
 /// Gives the focus back to the row that had it before another page was opened, if nothing else has
-/// it.
-pub fn return_to_row() {
+/// it. Returns whether it did.
+pub fn return_to_row() -> bool {
     let document = leptos::prelude::document();
     let active = document.active_element();
     let is_free = active.is_none_or(|it| matches!(it.id().as_str(), "" | MAIN) && !is_control(&it));
-    let links = elements(ROW_LINK);
-    if let (true, Some(place)) = (is_free, remembered_place(&links)) {
-        let _ = links[place].focus();
+    if !is_free {
+        return false;
     }
+    let links = elements(ROW_LINK);
+    remembered_place(&links).is_some_and(|place| links[place].focus().is_ok())
 }
 
 fn is_control(element: &web_sys::Element) -> bool {

@@ -118,13 +118,15 @@ pub enum Deletion {
 #[cfg(feature = "ssr")]
 mod page {
     use leptos::prelude::*;
-    use leptos_meta::Title;
 
     use super::{
         Deletion, OF_ONE, OF_SEVERAL, SandboxId, of_pool, of_snapshot, of_template, pool_question,
         question, snapshot_question, template_question,
     };
-    use crate::{tab::Tab, ui::Icon};
+    use crate::{
+        tab::Tab,
+        ui::{Icon, PageTitle},
+    };
 
     /// Asks whether something is to be deleted.
     #[component]
@@ -207,7 +209,7 @@ mod page {
         let lines = several.iter().map(line).collect_view();
         let list = (!several.is_empty()).then(|| view! { <ul class="deletion-list">{lines}</ul> });
         view! {
-            <Title text=title.clone() />
+            <PageTitle text=title.clone() />
             <main class="login">
                 <form method="post" action=action class="card login-card">
                     <h1>{title}</h1>

@@ -1,11 +1,10 @@
 //! The way in, and the way back to it.
 
 use leptos::prelude::*;
-use leptos_meta::Title;
 
 use crate::{
     query_string::use_query,
-    ui::Icon,
+    ui::{Icon, PageTitle},
     view::{Notice, ServerInfo},
 };
 
@@ -34,7 +33,7 @@ pub fn LoginPage() -> impl IntoView {
         (true, true) => view! { <UserFields /> }.into_any(),
     };
     view! {
-        <Title text="Sign in" />
+        <PageTitle text="Sign in" />
         <main class="login">
             <form method="post" action="/console/login" class="card login-card">
                 <h1 class="brand">

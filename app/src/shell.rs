@@ -1,15 +1,11 @@
 //! The HTML document around the pages.
 
 use leptos::{nonce::use_nonce, prelude::*};
-use leptos_meta::{MetaTags, Title, provide_meta_context};
+use leptos_meta::{MetaTags, provide_meta_context};
 
 #[cfg(feature = "ssr")]
 use crate::deletion::{Deletion, DeletionPage};
-use crate::{
-    app::{App, titled},
-    frame::NotFound,
-    ui::AssetRoot,
-};
+use crate::{app::App, frame::NotFound, ui::AssetRoot};
 
 /// Applies the chosen theme and the chosen width of the rail before the first paint, so that a page
 /// never flashes or moves. `frame/theme.rs` and `frame/rail.rs` store the choices.
@@ -47,11 +43,7 @@ pub fn deletion(deletion: Deletion) -> impl IntoView {
 pub fn not_found() -> impl IntoView {
     document(false, || {
         provide_meta_context();
-        view! {
-            <Title formatter=titled />
-            <NotFound />
-        }
-        .into_any()
+        view! { <NotFound /> }.into_any()
     })
 }
 

@@ -238,7 +238,15 @@ const broken = new WeakSet<Page>();
  * refused while the page is moved to another process.
  */
 function loadAgain(page: Page): void {
-  const passing = [CHANGED, "chrome-error://", "Not attached to an active page"];
+  const passing = new RegExp(
+    [
+      CHANGED,
+      "chrome-error://",
+      "Not attached to an active page",
+      // The browser loads it again itself.
+      'Navigation to "(.*)" is interrupted by another navigation to "\\1"',
+    ].join("|"),
+  );
   page.on("requestfailed", (request) => {
     if (request.failure()?.errorText === CHANGED) broken.add(page);
   });
@@ -251,7 +259,7 @@ function loadAgain(page: Page): void {
           const answer = await load(...given);
           if (!broken.has(page) || left === 0) return answer;
         } catch (error) {
-          if (left === 0 || !passing.some((it) => String(error).includes(it))) throw error;
+          if (left === 0 || !passing.test(String(error))) throw error;
         }
       }
     };

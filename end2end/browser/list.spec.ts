@@ -352,6 +352,27 @@ test("rows are selected, extended and deleted with keys alone", async ({ page, a
   await expect(page.getByRole("searchbox")).toBeFocused();
 });
 
+test("after Back, the row has the focus although the list comes late", async ({ page, api }) => {
+  const one = await api.create(undefined, { team: "late-list" });
+  await logIn(page, "/console/sandboxes?q=label.team%3Dlate-list");
+  await hydrated(page);
+  const link = page.locator("[data-row-link]");
+  await page.keyboard.press("j");
+  await expect(link).toBeFocused();
+  let answer = () => {};
+  const held = new Promise<void>((resolve) => (answer = resolve));
+  await page.route("**/console/fn/sandboxes/list*", async (route) => {
+    await held;
+    await route.continue();
+  });
+  await page.keyboard.press("Enter");
+  await expect(page.getByRole("heading", { name: one.short })).toBeVisible();
+  await page.goBack();
+  await page.waitForTimeout(2_500);
+  answer();
+  await expect(link).toBeFocused();
+});
+
 test("columns are sorted by their titles, in the URL", async ({ page, api }) => {
   const b = await api.create(undefined, { name: "b-sorted", team: "sorted" });
   await api.create(undefined, { name: "a-sorted", team: "sorted" });

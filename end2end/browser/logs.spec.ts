@@ -109,6 +109,25 @@ test("a log is left, filtered and followed again with keys alone", async ({ page
   await expect.poll(() => distance(page)).toBeLessThan(40);
 });
 
+test("a log that was left is not followed again because a filter shortens it", async ({ page, api }) => {
+  const script = "for i in {1..300}; do echo tick $i; echo oops $i >&2; done; while :; do sleep 0.1; echo tick; done";
+  const { id } = await api.create(["bash", "-c", script]);
+  await open(page, id);
+  await expect.poll(() => output(page).evaluate((it) => it.scrollHeight / it.clientHeight)).toBeGreaterThan(10);
+  const pill = page.getByRole("button", { name: /new|To the end/ });
+  // Near the end, and below the end of what the filter leaves.
+  await output(page).hover();
+  await page.mouse.wheel(0, -200);
+  await expect(pill).toBeVisible();
+  await page.getByRole("combobox", { name: "Output" }).selectOption("Standard output");
+  await expect(lines(page).filter({ hasText: "oops" })).toHaveCount(0);
+  await expect(pill).toHaveText(/[1-9]\d new/);
+  // What the view has room for is all seen, and its end is kept.
+  await page.getByRole("searchbox").fill("tick 29[0-5]");
+  await expect(lines(page)).toHaveCount(6);
+  await expect(pill).toBeHidden();
+});
+
 test("the end is kept though the browser still scrolls up smoothly", async ({ page, api }) => {
   const { id } = await api.create(TICKS);
   await open(page, id);

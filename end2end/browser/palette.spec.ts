@@ -30,6 +30,44 @@ test("a sandbox is found by its name, its id and its label, and opened with keys
   await expect(page.locator(".palette-note")).toContainText("Nothing matches.");
 });
 
+test("the title follows from one sandbox to another, through a page that was loaded again, and away", async ({ page, api, faults }) => {
+  const [one, two] = [await api.create(undefined, { name: "one" }), await api.create(undefined, { name: "two" })];
+  await logIn(page, `/console/sandboxes/${one.id}`);
+  await hydrated(page);
+  await expect(page).toHaveTitle(/^one · /);
+  for (const [to, name] of [[two, "two"], [one, "one"], [two, "two"]] as const) {
+    await page.keyboard.press("Control+k");
+    await expect(field(page)).toBeFocused();
+    await page.keyboard.type(to.id);
+    const option = page.getByRole("option").filter({ hasText: to.short });
+    await expect(option).toHaveAttribute("aria-selected", "true");
+    await page.keyboard.press("Enter");
+    await expect(page).toHaveTitle(new RegExp(`^${name} · `));
+  }
+  const main = page.getByRole("navigation", { name: "Main" });
+  for (const name of ["Sandboxes", "Events", "Pools"]) {
+    await main.getByRole("link", { name }).click();
+    await expect(page).toHaveTitle(new RegExp(`^${name}.* · OpenSandbox$`));
+  }
+  await page.route("**/console/fn/sandboxes/get", async (route) => {
+    await route.fulfill({ status: 503, body: "" });
+    await page.unroute("**/console/fn/sandboxes/get");
+  });
+  await page.goBack();
+  await page.goBack();
+  await page.goBack();
+  await expect(page).toHaveTitle(/^Sandbox · /);
+  await page.getByRole("link", { name: "Retry" }).click();
+  await expect(page).toHaveTitle(/^two · /);
+  expect(faults.splice(0)).toEqual([expect.stringContaining("status of 503")]);
+  await api.call("PATCH", `/sandboxes/${two.id}/metadata`, { name: "three" });
+  await expect(page).toHaveTitle(/^three · /);
+  for (const name of ["Sandboxes", "Events", "Pools"]) {
+    await main.getByRole("link", { name }).click();
+    await expect(page).toHaveTitle(new RegExp(`^${name}.* · OpenSandbox$`));
+  }
+});
+
 test("what is typed before the palette is loaded is not lost", async ({ page, sandbox }) => {
   let release = () => {};
   const held = new Promise<void>((resolve) => (release = resolve));

@@ -1,7 +1,6 @@
 //! The page.
 
 use leptos::prelude::*;
-use leptos_meta::Title;
 
 use super::{
     api,
@@ -11,7 +10,7 @@ use super::{
     users::{Tenants, UsersSection},
 };
 use crate::{
-    ui::{Icon, LoadError},
+    ui::{Icon, LoadError, PageTitle},
     view::{AccessView, AccountList, ServerInfo},
 };
 
@@ -20,7 +19,7 @@ use crate::{
 pub fn AccessPage() -> impl IntoView {
     let first = Resource::new_blocking(|| (), |()| api::read_access());
     view! {
-        <Title text="Access" />
+        <PageTitle text="Access" />
         <div class="page-head">
             <h1>"Access"</h1>
         </div>

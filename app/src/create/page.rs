@@ -5,7 +5,6 @@
 //! functions instead, and checks the input while the user types.
 
 use leptos::{ev, prelude::*, task::spawn_local};
-use leptos_meta::Title;
 use leptos_router::hooks::use_navigate;
 use osb_protocol::SandboxId;
 
@@ -30,7 +29,7 @@ use crate::{
     query_string::use_query,
     snapshot::{self, offers_snapshots},
     template::{self, offers_templates},
-    ui::{Icon, LoadError},
+    ui::{Icon, LoadError, PageTitle},
     view::{
         Creation, HostImages, OfferedSnapshots, OfferedTemplates, Original, PageStatus, ServerInfo,
         offers_changes,
@@ -79,7 +78,7 @@ pub fn CreatePage() -> impl IntoView {
         },
     );
     view! {
-        <Title text="Create" />
+        <PageTitle text="Create" />
         <div class="page-head">
             <h1>"Create a sandbox"</h1>
         </div>

@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use leptos::prelude::*;
-use leptos_meta::Title;
 use osb_protocol::{WireTime, lifecycle::SandboxState};
 
 use crate::{
@@ -11,8 +10,8 @@ use crate::{
     frame::Toasts,
     ui::{
         Age, AtMinute, Chart, ChartData, CodeBlock, ColumnTitle, Confirm, CopyButton, Countdown,
-        Dialog, Expiry, Icon, Labels, Line, LoadError, OutcomeBadge, Question, Sparkline,
-        StateBadge, TableHead, Unit, When,
+        Dialog, Expiry, Icon, Labels, Line, LoadError, OutcomeBadge, PageTitle, Question,
+        Sparkline, StateBadge, TableHead, Unit, When,
     },
     view::Outcome,
 };
@@ -56,7 +55,7 @@ pub fn DesignPage() -> impl IntoView {
     // The same on both sides: what is shown must not depend on when it is rendered.
     let at = WireTime::from_unix_ms(1_767_225_600_000).expect("a time in 2026");
     view! {
-        <Title text="Design" />
+        <PageTitle text="Design" />
         <div class="page-head">
             <h1>"Design"</h1>
         </div>

@@ -1,14 +1,13 @@
 //! The page.
 
 use leptos::prelude::*;
-use leptos_meta::Title;
 use osb_protocol::audit::AuditPage;
 
 use super::{api, entry::EntryRow, filter::FilterForm};
 use crate::{
     live::Live,
     query_string::use_query,
-    ui::{ColumnTitle, Icon, LoadError, TableHead},
+    ui::{ColumnTitle, Icon, LoadError, PageTitle, TableHead},
     view::{Answer, EventsQuery, EventsView},
 };
 
@@ -34,7 +33,7 @@ pub fn EventsPage() -> impl IntoView {
         events.refetch();
     };
     view! {
-        <Title text="Events & audit" />
+        <PageTitle text="Events & audit" />
         <div class="page-head">
             <h1>"Events & audit"</h1>
             <a class="button" rel="external" href=move || query.read().url() on:click=refresh>

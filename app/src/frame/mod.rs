@@ -5,6 +5,7 @@ mod dock;
 mod keys;
 mod palette;
 mod rail;
+mod row_focus;
 mod theme;
 mod toast;
 mod topbar;
@@ -13,7 +14,6 @@ mod uploading;
 use std::time::Duration;
 
 use leptos::{ev, prelude::*};
-use leptos_meta::Title;
 use leptos_router::{components::Outlet, hooks::use_location};
 
 pub(crate) use dock::{Dock, DockContent, Panel, Shows};
@@ -25,7 +25,7 @@ pub(crate) use uploading::{UploadPlace, UploadProgress, Uploading};
 use crate::{
     browser,
     live::{Link, Live},
-    ui::{Clock, Confirm, ConfirmDialog, Icon, LocalTimes, SignInLink},
+    ui::{Clock, Confirm, ConfirmDialog, Icon, LocalTimes, PageTitle, SignInLink},
     view::{Notice, ServerInfo},
 };
 
@@ -79,6 +79,7 @@ pub fn Frame() -> impl IntoView {
         }
         path
     });
+    row_focus::return_to_row(here);
     let help_open = RwSignal::new(false);
     let palette = PaletteOpen(RwSignal::new(false));
     provide_context(palette);
@@ -127,7 +128,7 @@ fn SignedOut(live: Live) -> impl IntoView {
 #[component]
 pub fn NotFound() -> impl IntoView {
     view! {
-        <Title text="Not found" />
+        <PageTitle text="Not found" />
         <main class="login">
             <div class="card login-card">
                 <h1>"No such page"</h1>

@@ -49,8 +49,9 @@ pub(super) struct Scroll {
 /// the end is the end on the way down only: a browser that scrolls smoothly reports places twice.
 fn follows_after(did: bool, (before, at): (i32, i32), below: i32, got_shorter: bool) -> bool {
     match at.cmp(&before) {
-        // A log that got shorter is at a smaller place, too, and still shows its last line.
-        _ if got_shorter && below <= EXACT => true,
+        // A log that got shorter is at a smaller place, too, and still shows its last line. One that was
+        // left is followed again only if all of it is seen.
+        _ if got_shorter && below <= EXACT => did || at == 0,
         Ordering::Less => false,
         Ordering::Equal => did,
         Ordering::Greater => did || below <= NEAR,
@@ -231,6 +232,8 @@ mod tests {
         assert!(!follows_after(false, (100, 120), 31, false));
         assert!(follows_after(false, (100, 120), 30, false));
         assert!(follows_after(true, (500, 40), 0, true), "a filter");
+        assert!(!follows_after(false, (500, 40), 0, true), "it was left");
+        assert!(follows_after(false, (500, 0), 0, true), "all is seen");
         assert!(!follows_after(true, (500, 40), 90, true));
     }
 }

@@ -1,7 +1,6 @@
 //! The page.
 
 use leptos::prelude::*;
-use leptos_meta::Title;
 
 use super::{
     activity::{ActivityCard, FailuresCard},
@@ -13,7 +12,7 @@ use super::{
 };
 use crate::{
     live::Live,
-    ui::LoadError,
+    ui::{LoadError, PageTitle},
     view::{Overview, StateCounts},
 };
 
@@ -22,7 +21,7 @@ use crate::{
 pub fn OverviewPage() -> impl IntoView {
     let first = Resource::new_blocking(|| (), |()| api::read_overview());
     view! {
-        <Title text="Overview" />
+        <PageTitle text="Overview" />
         <div class="page-head">
             <h1>"Overview"</h1>
         </div>

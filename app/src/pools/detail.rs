@@ -1,7 +1,6 @@
 //! The page of one pool.
 
 use leptos::prelude::*;
-use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 
 use super::{api, badge::PoolBadge, calls::Calls, capacity::ResizeForm, delete::DeleteForm};
@@ -9,7 +8,7 @@ use crate::{
     error::ConsoleError,
     quote::shell_line,
     reread::{self, RELOAD},
-    ui::{Age, Icon, LoadError, NotShown, When, duration},
+    ui::{Age, Icon, LoadError, NotShown, PageTitle, When, duration},
     view::{PageStatus, PoolDetail, PoolState},
 };
 
@@ -60,7 +59,7 @@ fn Loaded(detail: PoolDetail) -> impl IntoView {
     let capacity = Memo::new(move |_| current.read().row.capacity);
     let claimed = Memo::new(move |_| current.read().row.numbers.claimed);
     view! {
-        <Title text=name.clone() />
+        <PageTitle text=name.clone() />
         {fills.then(|| view! { <noscript inner_html=RELOAD></noscript> })}
         <div class="page-head sandbox-head">
             <h1 class="mono">{name.clone()}</h1>

@@ -1,15 +1,13 @@
 //! The page of the list.
 
 use leptos::prelude::*;
-use leptos_meta::Title;
 use serde_json::json;
 
 use super::{add::AddForm, api, forms::PoolDraft, row::Row, shown::Shown, words::offers_pools};
 use crate::{
-    browser,
     calls::{CurlBlock, PoolCall},
     pool::address,
-    ui::{ColumnTitle, Icon, LoadError, NotOffered, TableHead},
+    ui::{ColumnTitle, Icon, LoadError, NotOffered, PageTitle, TableHead},
     view::PoolRow,
 };
 
@@ -44,7 +42,7 @@ pub fn PoolsPage() -> impl IntoView {
         list.refetch();
     };
     view! {
-        <Title text="Pools" />
+        <PageTitle text="Pools" />
         <div class="page-head">
             <h1>"Pools"</h1>
             <a class="button" rel="external" href="/console/pools" on:click=refresh>
@@ -79,12 +77,6 @@ fn Loaded(list: Vec<PoolRow>) -> impl IntoView {
     let shown = Shown::new(list);
     shown.follow();
     let is_empty = Memo::new(move |_| shown.list.read().is_empty());
-    // After Back, the keys go on from the row that was opened.
-    Effect::new(move |before: Option<()>| {
-        if before.is_none() {
-            request_animation_frame(browser::return_to_row);
-        }
-    });
     view! {
         <Show when=move || !is_empty.get() fallback=|| view! { <Empty /> }>
             <Failures shown />

@@ -1,7 +1,6 @@
 //! The page of one sandbox: header and tabs. The data is loaded once and kept live for all tabs.
 
 use leptos::prelude::*;
-use leptos_meta::Title;
 use leptos_router::{components::Outlet, hooks::use_params_map};
 use osb_protocol::{SandboxId, lifecycle::SandboxState};
 
@@ -12,7 +11,7 @@ use crate::{
     live::Live,
     snapshot::Taken,
     tab::Current,
-    ui::{Icon, LoadError},
+    ui::{Icon, LoadError, PageTitle},
     view::{PageStatus, SandboxDetail, title},
 };
 
@@ -65,7 +64,7 @@ fn Loaded(detail: SandboxDetail) -> impl IntoView {
     let titled_id = id.clone();
     Effect::new(move |_| titled.set(Some((titled_id.clone(), name.get()))));
     view! {
-        <Title text=name />
+        <PageTitle text=name />
         {is_pending.then(|| view! { <noscript inner_html=RELOAD></noscript> })}
         <Header current gone />
         <Show when=move || gone.get()>
@@ -95,7 +94,7 @@ fn Missing(error: ConsoleError, #[prop(into)] again: Callback<()>) -> impl IntoV
         PageStatus::set(404);
     }
     view! {
-        <Title text="Sandbox" />
+        <PageTitle text="Sandbox" />
         <section class="empty">
             <Icon name="triangle-alert" />
             <h1>{title}</h1>

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use leptos::prelude::*;
-use leptos_meta::Title;
 
 use super::{
     ListQuery, Rows, api,
@@ -18,7 +17,7 @@ use super::{
 use crate::{
     live::{Live, RowChange},
     query_string::use_query,
-    ui::{Icon, LoadError, settled, waiting},
+    ui::{Icon, LoadError, PageTitle, settled, waiting},
     view::{ENDED_MAX, SandboxList, StateCounts},
 };
 
@@ -53,7 +52,7 @@ pub fn SandboxesPage() -> impl IntoView {
         move |(of_ended, _)| api::list(of_ended.unwrap_or_else(|| query.get_untracked())),
     );
     view! {
-        <Title text="Sandboxes" />
+        <PageTitle text="Sandboxes" />
         <div class="page-head">
             <h1>"Sandboxes"</h1>
             {create_link("Create", "button primary")}

@@ -59,13 +59,6 @@ pub(super) fn LiveTable(page: ListPage) -> impl IntoView {
         rows.track();
         selection.retain_existing(|id| rows.get(id).is_some());
     });
-    // After Back, the keys go on from the row that was opened.
-    Effect::new(move |before: Option<()>| {
-        if before.is_none() {
-            // The rows are not in the page yet.
-            request_animation_frame(browser::return_to_row);
-        }
-    });
     let count = move || {
         let shown = shown.read();
         match (shown.matching, shown.total) {

@@ -1,13 +1,12 @@
 //! The page.
 
 use leptos::prelude::*;
-use leptos_meta::Title;
 use osb_protocol::Feature;
 
 use super::{api, config::ConfigCards, look::look, store::StoreCard, webhooks::WebhooksCard};
 use crate::{
     query_string::use_query,
-    ui::{Icon, LoadError},
+    ui::{Icon, LoadError, PageTitle},
     view::{Check, CheckState, OperatorView, ServerInfo, SettingsView},
 };
 
@@ -22,7 +21,7 @@ pub fn SettingsPage() -> impl IntoView {
         settings.refetch();
     };
     view! {
-        <Title text="Settings & health" />
+        <PageTitle text="Settings & health" />
         <div class="page-head">
             <h1>"Settings & health"</h1>
             <a class="button" rel="external" href="/console/settings" on:click=refresh>

@@ -1,7 +1,6 @@
 //! The page of one snapshot.
 
 use leptos::prelude::*;
-use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 use osb_protocol::{SandboxId, lifecycle::SnapshotState};
 
@@ -18,7 +17,7 @@ use crate::{
     sandbox::CreateButton,
     snapshot::{self, SnapshotBadge, address, is_under_way, reason, short, size, title},
     tab::Tab,
-    ui::{Age, CopyButton, Icon, LoadError, NotShown, When},
+    ui::{Age, CopyButton, Icon, LoadError, NotShown, PageTitle, When},
     view::{PageStatus, SnapshotDetail, SnapshotRow},
 };
 
@@ -82,7 +81,7 @@ fn Loaded(detail: SnapshotDetail) -> impl IntoView {
     let titled_id = SandboxId::from(id.as_str());
     Effect::new(move |_| titled.set(Some((titled_id.clone(), name.get()))));
     view! {
-        <Title text=name />
+        <PageTitle text=name />
         {is_under_way(first_state).then(|| view! { <noscript inner_html=RELOAD></noscript> })}
         <div class="page-head sandbox-head">
             <h1 class:mono=move || !has_name.get() title=id.clone()>{name}</h1>

@@ -1,7 +1,6 @@
 //! The page of the list.
 
 use leptos::prelude::*;
-use leptos_meta::Title;
 
 use super::{
     filter::{FilterForm, StateTabs},
@@ -9,10 +8,9 @@ use super::{
     shown::Shown,
 };
 use crate::{
-    browser,
     query_string::use_query,
     snapshot::{self, offers_snapshots, size},
-    ui::{BeyondPages, ColumnTitle, Icon, LoadError, NotOffered, Pager, TableHead},
+    ui::{BeyondPages, ColumnTitle, Icon, LoadError, NotOffered, PageTitle, Pager, TableHead},
     view::{SnapshotList, SnapshotsQuery},
 };
 
@@ -46,7 +44,7 @@ pub fn SnapshotsPage() -> impl IntoView {
         list.refetch();
     };
     view! {
-        <Title text="Snapshots" />
+        <PageTitle text="Snapshots" />
         <div class="page-head">
             <h1>"Snapshots"</h1>
             <a class="button" rel="external" href=move || query.read().url() on:click=refresh>
@@ -86,12 +84,6 @@ fn Loaded(list: SnapshotList, query: SnapshotsQuery, again: Callback<()>) -> imp
     shown.follow();
     let is_empty = Memo::new(move |_| shown.list.read().totals.all == 0);
     let has_match = Memo::new(move |_| !shown.list.read().rows.is_empty());
-    // After Back, the keys go on from the row that was opened.
-    Effect::new(move |before: Option<()>| {
-        if before.is_none() {
-            request_animation_frame(browser::return_to_row);
-        }
-    });
     let query = StoredValue::new(query);
     let table = move || match has_match.get() {
         true => view! { <Table shown query /> }.into_any(),

@@ -1,7 +1,6 @@
 //! The page of one template.
 
 use leptos::prelude::*;
-use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 use osb_protocol::{SandboxId, lifecycle::TemplatePhase};
 
@@ -14,7 +13,7 @@ use crate::{
     reread::{self, RELOAD},
     sandbox::CreateButton,
     template::{self, TemplateBadge, hindrance, is_under_way, reason, short, size},
-    ui::{Age, CodeBlock, CopyButton, Icon, LoadError, NotShown, When},
+    ui::{Age, CodeBlock, CopyButton, Icon, LoadError, NotShown, PageTitle, When},
     view::{PageStatus, TemplateDetail, TemplateRow},
 };
 
@@ -85,7 +84,7 @@ fn Loaded(detail: TemplateDetail) -> impl IntoView {
     let entry = (SandboxId::from(id.as_str()), name.clone());
     Effect::new(move |_| titled.set(Some(entry.clone())));
     view! {
-        <Title text=name.clone() />
+        <PageTitle text=name.clone() />
         {changes.then(|| view! { <noscript inner_html=RELOAD></noscript> })}
         <div class="page-head sandbox-head">
             <h1 class:mono=!has_name title=id.clone()>{name}</h1>

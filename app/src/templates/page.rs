@@ -1,7 +1,6 @@
 //! The page of the list.
 
 use leptos::prelude::*;
-use leptos_meta::Title;
 use serde_json::json;
 
 use super::{
@@ -11,11 +10,10 @@ use super::{
     shown::Shown,
 };
 use crate::{
-    browser,
     calls::{CurlBlock, add_template},
     query_string::use_query,
     template::{self, offers_templates},
-    ui::{BeyondPages, ColumnTitle, Icon, LoadError, NotOffered, Pager, TableHead},
+    ui::{BeyondPages, ColumnTitle, Icon, LoadError, NotOffered, PageTitle, Pager, TableHead},
     view::TemplateList,
 };
 
@@ -61,7 +59,7 @@ pub fn TemplatesPage() -> impl IntoView {
         list.refetch();
     };
     view! {
-        <Title text="Templates" />
+        <PageTitle text="Templates" />
         <div class="page-head">
             <h1>"Templates"</h1>
             <a
@@ -103,12 +101,6 @@ fn Loaded(list: TemplateList, asked: usize) -> impl IntoView {
     let shown = Shown::new(list, asked);
     shown.follow();
     let is_empty = Memo::new(move |_| shown.list.read().rows.is_empty());
-    // After Back, the keys go on from the row that was opened.
-    Effect::new(move |before: Option<()>| {
-        if before.is_none() {
-            request_animation_frame(browser::return_to_row);
-        }
-    });
     let page = Signal::derive(move || shown.list.read().page);
     let last = Signal::derive(move || shown.list.read().last_page());
     let count = Signal::derive(move || format!("{} in total", shown.list.read().total));

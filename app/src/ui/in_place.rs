@@ -1,9 +1,8 @@
 //! What stands in the place of a page that has nothing to show.
 
 use leptos::prelude::*;
-use leptos_meta::Title;
 
-use super::Icon;
+use super::{Icon, PageTitle};
 
 /// Stands in the place of the page of something in a list.
 #[component]
@@ -19,7 +18,7 @@ pub(crate) fn NotShown(
 ) -> impl IntoView {
     let (address, all) = list;
     view! {
-        <Title text=title />
+        <PageTitle text=title />
         <section class="empty">
             <Icon name=icon />
             <h1>{heading}</h1>
@@ -42,7 +41,7 @@ pub(crate) fn NotOffered(
     text: &'static str,
 ) -> impl IntoView {
     view! {
-        <Title text=title />
+        <PageTitle text=title />
         <div class="page-head">
             <h1>{title}</h1>
         </div>

@@ -10,6 +10,7 @@ mod icon;
 mod in_place;
 mod labels;
 mod moment;
+mod page_title;
 mod pager;
 mod retry;
 #[cfg(test)]
@@ -32,6 +33,7 @@ pub use icon::{AssetRoot, Icon};
 pub(crate) use in_place::{NotOffered, NotShown};
 pub use labels::Labels;
 pub use moment::{AtMinute, Expiry, LocalTimes, When, until};
+pub(crate) use page_title::PageTitle;
 pub(crate) use pager::{BeyondPages, Pager};
 pub use retry::LoadError;
 pub(crate) use settled::settled;
