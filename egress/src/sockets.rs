@@ -53,19 +53,16 @@ impl Held {
     /// # Errors
     /// See [`HoldError`].
     pub fn open(api: SocketAddr, dns: &[SocketAddr]) -> Result<Self, HoldError> {
-        let api = [(Type::STREAM, available(api, has_ipv6))];
+        let api = [(Type::STREAM, available(api, has_ipv6), Some(random_mark()))];
         let dns = dns
             .iter()
-            .flat_map(|address| [(Type::DGRAM, *address), (Type::STREAM, *address)]);
-        let open_named = |(kind, address)| {
-            let opened = open(kind, address);
+            .flat_map(|address| [Type::DGRAM, Type::STREAM].map(|kind| (kind, *address, None)));
+        let open_named = |(kind, address, mark)| {
+            let opened = open(kind, address, mark);
             opened.map_err(|source| HoldError { address, source })
         };
         let all = api.into_iter().chain(dns).map(open_named);
-        let all = Self(all.collect::<Result<_, _>>()?);
-        // A worker that may not mark packets fails by itself.
-        let _refused = all.0[0].set_mark(random_mark());
-        Ok(all)
+        Ok(Self(all.collect::<Result<_, _>>()?))
     }
 
     /// Standard input for a worker: it has copies of the sockets.
@@ -101,13 +98,17 @@ fn random_mark() -> u32 {
     rand::random_range(1..=u32::MAX)
 }
 
-fn open(kind: Type, address: SocketAddr) -> io::Result<Socket> {
+fn open(kind: Type, address: SocketAddr, mark: Option<u32>) -> io::Result<Socket> {
     /// Connections that wait for the worker.
     const WAITING: i32 = 1024;
     let socket = Socket::new(Domain::for_address(address), kind, None)?;
     if kind == Type::STREAM {
         // Connections of an earlier process may linger.
         socket.set_reuse_address(true)?;
+    }
+    if let Some(mark) = mark {
+        // Before the first connection. A worker that may not mark packets fails by itself.
+        let _refused = socket.set_mark(mark);
     }
     socket.bind(&address.into())?;
     if kind == Type::STREAM {

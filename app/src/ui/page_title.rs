@@ -10,7 +10,7 @@ use leptos::prelude::*;
 pub(crate) fn PageTitle(#[prop(into)] text: Signal<String>) -> impl IntoView {
     let title = move || format!("{} · OpenSandbox", text.read());
     Effect::new(move |_| document().set_title(&title()));
-    // It tells the server's document, and has no place in the page.
+    // It is for the document around the pages, and has no place in a page.
     #[cfg(feature = "ssr")]
-    drop(view! { <leptos_meta::Title text=title /> });
+    drop(view! { <leptos_meta::Title text=title() /> });
 }
