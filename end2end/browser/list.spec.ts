@@ -368,6 +368,7 @@ test("after Back, the row has the focus although the list comes late", async ({ 
   await page.keyboard.press("Enter");
   await expect(page.getByRole("heading", { name: one.short })).toBeVisible();
   await page.goBack();
+  // Longer than the frame looks for a focus that was lost.
   await page.waitForTimeout(2_500);
   answer();
   await expect(link).toBeFocused();
