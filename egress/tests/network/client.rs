@@ -13,10 +13,9 @@ use hickory_server::proto::{
 
 use crate::world::{RESOLVER, SOON, World};
 
-/// Bound for what must not get an answer.
-const SILENCE: Duration = Duration::from_millis(700);
-/// The same for TCP, whose first packet is repeated after a second. A refusal is answered at once.
-const RETRANSMITTED: Duration = Duration::from_secs(3);
+/// Bound for what must not get an answer, long enough for an answer on a busy machine. Most refusals are
+/// answered at once.
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// Answer to a query.
 #[derive(Debug)]
@@ -168,8 +167,8 @@ pub(crate) fn is_alive(stream: &mut TcpStream) -> bool {
 
 fn tcp(address: &str, port: u16) -> io::Result<TcpStream> {
     let to = SocketAddr::new(address.parse().unwrap(), port);
-    let mut stream = TcpStream::connect_timeout(&to, RETRANSMITTED)?;
-    stream.set_read_timeout(Some(RETRANSMITTED))?;
+    let mut stream = TcpStream::connect_timeout(&to, SILENCE)?;
+    stream.set_read_timeout(Some(SILENCE))?;
     match is_alive(&mut stream) {
         true => Ok(stream),
         false => Err(io::ErrorKind::BrokenPipe.into()),

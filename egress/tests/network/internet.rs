@@ -6,7 +6,6 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket},
     sync::{Arc, Condvar, Mutex, mpsc},
     thread,
-    time::Duration,
 };
 
 use hickory_server::proto::{
@@ -17,7 +16,7 @@ use hickory_server::proto::{
     },
 };
 
-use crate::world::{Namespace, RESOLVER};
+use crate::world::{Namespace, RESOLVER, SOON};
 
 /// Ports on which every machine of the internet answers, over TCP and UDP.
 pub(crate) const PORTS: [u16; 5] = [80, 443, 853, 5353, 7000];
@@ -88,9 +87,7 @@ impl Internet {
             }
             ready.send(()).unwrap();
         });
-        is_ready
-            .recv_timeout(Duration::from_secs(30))
-            .expect("the internet starts");
+        is_ready.recv_timeout(SOON).expect("the internet starts");
         Self { zone, asked }
     }
 

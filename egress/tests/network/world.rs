@@ -22,8 +22,8 @@ use nix::{
 
 use crate::internet::Internet;
 
-/// Bound for everything that must happen soon.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
+/// Generous bound for what must happen, which only keeps a failure from hanging the run.
+pub(crate) const SOON: Duration = Duration::from_secs(120);
 /// Token of the sidecar's API.
 pub(crate) const TOKEN: &str = "token";
 /// The internet's name server.
@@ -344,7 +344,7 @@ pub(crate) fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
 /// One request over a connection of its own.
 pub(crate) fn http(to: SocketAddr, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
     use std::io::{Read, Write};
-    let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(5)).ok()?;
+    let mut stream = TcpStream::connect_timeout(&to, SOON).ok()?;
     stream.set_read_timeout(Some(SOON)).ok()?;
     let length = body.len();
     let request = format!(

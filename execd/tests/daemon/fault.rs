@@ -360,8 +360,8 @@ impl Lease {
     }
 }
 
-/// Far below the 45 seconds after which the kernel ends a lease.
-const SOON: Duration = Duration::from_secs(20);
+/// Below the 45 seconds after which the kernel ends a lease.
+const SOON: Duration = Duration::from_secs(35);
 
 /// Writes a program.
 fn script(path: &std::path::Path, text: &str) {

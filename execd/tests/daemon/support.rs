@@ -25,7 +25,7 @@ use rustix::{
 use serde_json::Value;
 
 /// Generous deadline, which only keeps a broken daemon from hanging the run.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(180);
 
 /// A daemon process; killed when dropped.
 pub(crate) struct Daemon {

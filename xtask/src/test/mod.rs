@@ -55,8 +55,8 @@ pub(crate) struct Options {
     /// Run only these suites; may be repeated
     #[arg(long = "suite", value_enum, value_name = "SUITE")]
     suites: Vec<Chosen>,
-    /// Run beside two busy loops for each processor. `test` runs the tests of what differs from a
-    /// commit, and those that were flaky, five times; `ci` runs everything once
+    /// Run beside busy loops. `test` runs the tests of what differs from a commit, and those that were
+    /// flaky, five times beside two loops for each processor; `ci` runs everything once beside one each
     #[arg(long, value_name = "COMMIT", num_args = 0..=1, default_missing_value = "@{upstream}")]
     under_load: Option<String>,
     /// Database of the server that the suites in Python test completely
@@ -257,8 +257,10 @@ const SERVERS: &str = "servers";
 
 /// Times that the tests of what changed run under load.
 const ROUNDS: usize = 5;
-/// Busy loops for each processor.
+/// Busy loops for each processor, beside the tests of what changed,
 const BUSY_LOOPS: usize = 2;
+/// and beside all tests: with more, they would not end within [`deadline::WHOLE_RUN`].
+const BUSY_LOOPS_FOR_ALL: usize = 1;
 
 /// Runs the tests of what differs from the commit `base` several times beside busy loops. Nothing is
 /// repeated: each failure counts.
@@ -337,7 +339,11 @@ fn all(context: &Context<'_>) -> Tally {
     };
 
     // Builds are not tested, so that they are not slowed down.
-    let _busy = (options.under_load.is_some()).then(|| BusyLoops::start(BUSY_LOOPS));
+    let loops = match &context.changed {
+        Some(_) => BUSY_LOOPS,
+        None => BUSY_LOOPS_FOR_ALL,
+    };
+    let _busy = (options.under_load.is_some()).then(|| BusyLoops::start(loops));
     let mut tally = Tally::default();
     if context.includes(Chosen::Rust) && !stopped() {
         tally += cargo::run(context, docker);

@@ -11,7 +11,7 @@ use tokio::{
 };
 
 /// Generous deadline, which only keeps a failure from hanging the run.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Serves `router` until the test ends.
 pub(crate) async fn serve(router: Router) -> SocketAddr {

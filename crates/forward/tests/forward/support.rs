@@ -17,7 +17,7 @@ use tokio::{
 };
 
 /// Generous deadline, which only keeps a failure from hanging the run.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A proxy that serves `/p/...` from the backend, which is `listener`.
 pub(crate) struct Fixture {

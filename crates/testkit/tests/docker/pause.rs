@@ -1,10 +1,8 @@
 //! The engine's freezer.
 
-use std::time::Duration;
-
 use futures::StreamExt;
 use osb_protocol::WireTime;
-use osb_testkit::{TestServer, wait_until};
+use osb_testkit::{TestServer, patience, wait_until};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -12,9 +10,6 @@ use super::{
     sidecar::sidecar,
     stage::{Stage, answer, ask, body, containers_with, create, delete, docker, get, ready},
 };
-
-/// Keeps a test from hanging.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn post(server: &TestServer, id: &str, verb: &str) -> (u16, Value) {
     let request = server.request(Method::POST, &format!("/v1/sandboxes/{id}/{verb}"));
@@ -64,7 +59,7 @@ async fn a_command_goes_on_after_a_pause_on_the_same_stream() {
                 seen.push_str(&String::from_utf8_lossy(&chunk));
             }
         };
-        let in_time = tokio::time::timeout(PATIENCE, read).await;
+        let in_time = tokio::time::timeout(patience(), read).await;
         assert!(in_time.is_ok(), "no {text} in {seen}");
     };
     read_until("before").await;
@@ -154,7 +149,7 @@ fn a_group_is_frozen_as_one_and_a_half_frozen_one_is_settled() {
         assert_eq!(states_of(&id), ["running", "running"]);
         id
     });
-    first.shutdown_timeout(PATIENCE);
+    first.shutdown_timeout(patience());
     // As a crash between the two containers leaves them.
     let [main, egress] = containers_with(&format!("opensandbox.io/id={id}"))
         .try_into()

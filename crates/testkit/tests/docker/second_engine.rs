@@ -10,10 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use osb_testkit::patience;
+
 use super::stage::{IMAGE, docker};
 
-/// Longest start or end of an engine.
-const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// An engine whose containers outlive its restarts.
@@ -40,7 +40,7 @@ impl NetworkNamespace {
         let name = format!("/proc/{}/comm", new.0.id());
         let begun = Instant::now();
         while fs::read_to_string(&name).unwrap_or_default().trim() != "sleep" {
-            assert!(begun.elapsed() < PATIENCE, "no network namespace");
+            assert!(begun.elapsed() < patience(), "no network namespace");
             pause();
         }
         new
@@ -135,7 +135,7 @@ impl SecondEngine {
         let begun = Instant::now();
         while self.docker(&["info", "--format", "{{.ID}}"]).is_empty() {
             let log = fs::read_to_string(self.folder.path().join("engine.log"));
-            assert!(begun.elapsed() < PATIENCE, "{}", log.unwrap_or_default());
+            assert!(begun.elapsed() < patience(), "{}", log.unwrap_or_default());
             pause();
         }
     }
@@ -143,7 +143,7 @@ impl SecondEngine {
     fn wait_until_ended(&mut self) {
         let begun = Instant::now();
         while self.process.try_wait().unwrap().is_none() {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > patience() {
                 // Without it the test would wait for ever.
                 let _ = self.process.kill();
             }

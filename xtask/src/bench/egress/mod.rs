@@ -174,7 +174,7 @@ async fn figures(
     let mut names = Names::new(Kind::Known);
     let known = Queries {
         alone: queries::alone(&world, &mut names, bound(few))?,
-        flow: queries::flow(&world.sandbox, &mut names, bound(MOST_QUERIES))?,
+        flow: sidecar.flow(&world, &mut names, bound(MOST_QUERIES))?,
     };
     let direct = queries::flow(&world.plain, &mut names, bound(MOST_QUERIES))?;
 
@@ -192,12 +192,12 @@ async fn figures(
     let mut names = Names::new(Kind::New);
     let new = Queries {
         alone: queries::alone(&world, &mut names, bound(few.min(MOST_NEW_ALONE)))?,
-        flow: queries::flow(&world.sandbox, &mut names, bound(MOST_NEW))?,
+        flow: sidecar.flow(&world, &mut names, bound(MOST_NEW))?,
     };
     let mut api = sidecar.connect(&world).await?;
     let late_patches = patches::measure(&world, &mut api, bound(LATE_PATCHES)).await?;
     let mut names = Names::new(Kind::Denied);
-    let denied = queries::flow(&world.sandbox, &mut names, bound(MOST_QUERIES))?;
+    let denied = sidecar.flow(&world, &mut names, bound(MOST_QUERIES))?;
     let loaded = sidecar.resident()?;
     let mut api = sidecar.connect(&world).await?;
     let closed = patches::close(&world, &mut api).await?;

@@ -92,6 +92,8 @@ pub(super) struct Flow {
     pub(super) load: Load,
     /// Queries without the expected answer.
     pub(super) failed: usize,
+    /// Processor time of the sidecar for each query, if there is a sidecar.
+    pub(super) cost: Option<Duration>,
 }
 
 /// A socket for queries to the name server.
@@ -219,6 +221,7 @@ pub(super) fn flow(side: &Namespace, names: &mut Names, bound: Bound) -> Result<
     Ok(Flow {
         load: Load::of(&samples, last - start),
         failed,
+        cost: None,
     })
 }
 

@@ -145,6 +145,11 @@ fn flow(name: &str, ours: &Flow, direct: Option<&Flow>, other: Option<&Flow>, re
         let ratio = rounded(ours.load.rate / flow.load.rate.max(1e-9));
         ratios[*name] = json!(ratio);
         note += &format!(", {ratio:.2} × {name}");
+        if let (Some(cost), Some(other)) = (ours.cost, flow.cost) {
+            let ratio = rounded(cost.as_secs_f64() / other.as_secs_f64().max(1e-9));
+            ratios[format!("cost of {name}")] = json!(ratio);
+            note += &format!(" at {ratio:.2} × its processor time");
+        }
     }
     throughput(name, ours, &note, ratios, report);
     for (name, flow) in beside {
@@ -154,8 +159,13 @@ fn flow(name: &str, ours: &Flow, direct: Option<&Flow>, other: Option<&Flow>, re
 
 fn throughput(name: &str, flow: &Flow, note: &str, ratios: Value, report: &mut Report) {
     let rate = flow.load.rate.round();
-    let note = format!("{rate:.0} queries/s{note}{}", failures(flow.failed));
-    let more = json!({ "queries_per_s": rate, "failed": flow.failed, "ratios": ratios });
+    let cost = flow.cost.map(|it| rounded(it.as_secs_f64() * 1e6));
+    let each = cost.map(|it| format!(", {it:.2} µs of a processor each"));
+    let each = each.unwrap_or_default();
+    let note = format!("{rate:.0} queries/s{each}{note}{}", failures(flow.failed));
+    let more = json!({
+        "queries_per_s": rate, "cost_us": cost, "failed": flow.failed, "ratios": ratios,
+    });
     report.push(name, flow.load.latency, note, more);
 }
 

@@ -10,7 +10,12 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use super::{internet::RESOLVER, world::World};
+use super::{
+    Bound,
+    internet::RESOLVER,
+    queries::{self, Flow, Names},
+    world::World,
+};
 use crate::{
     bench::{footprint, http::Connection},
     up::{get_status, random_key},
@@ -74,6 +79,16 @@ impl Sidecar {
         let stream = tokio::net::TcpStream::from_std(stream)?;
         let connection = Connection::of(stream, API).await?;
         Ok(connection.with_header(TOKEN, &self.token))
+    }
+
+    /// Keeps queries of the sandbox under way, as [`queries::flow`] does.
+    pub(super) fn flow(&self, world: &World, names: &mut Names, bound: Bound) -> Result<Flow> {
+        let before = footprint::processor_time(self.child.id())?;
+        let mut flow = queries::flow(&world.sandbox, names, bound)?;
+        let spent = footprint::processor_time(self.child.id())?.saturating_sub(before);
+        let answered = flow.load.latency.samples + flow.failed;
+        flow.cost = Some(spent / u32::try_from(answered.max(1))?);
+        Ok(flow)
     }
 
     /// Its resident memory in bytes.
