@@ -7,7 +7,6 @@ import {
   type BrowserContext,
   type Locator,
   type Page,
-  type Response as PageResponse,
 } from "@playwright/test";
 import { type Runtime, Servers } from "./server";
 
@@ -228,44 +227,6 @@ export class Api {
   }
 }
 
-const CHANGED = "net::ERR_NETWORK_CHANGED";
-/** Pages of which a request was broken off since they were loaded. */
-const broken = new WeakSet<Page>();
-
-/**
- * Lets a page that the machine broke off be loaded again: Chromium gives up what it loads when a network
- * interface comes or goes, as those of containers do. Users' browsers load such a page again. A reload is
- * refused while the page is moved to another process.
- */
-function loadAgain(page: Page): void {
-  const passing = new RegExp(
-    [
-      CHANGED,
-      "chrome-error://",
-      "Not attached to an active page",
-      // The browser loads it again itself.
-      'Navigation to "(.*)" is interrupted by another navigation to "\\1"',
-    ].join("|"),
-  );
-  page.on("requestfailed", (request) => {
-    if (request.failure()?.errorText === CHANGED) broken.add(page);
-  });
-  for (const name of ["goto", "reload"] as const) {
-    const load = page[name].bind(page) as (...given: unknown[]) => Promise<PageResponse | null>;
-    page[name] = async (...given: unknown[]) => {
-      for (let left = 5; ; left -= 1) {
-        broken.delete(page);
-        try {
-          const answer = await load(...given);
-          if (!broken.has(page) || left === 0) return answer;
-        } catch (error) {
-          if (left === 0 || !passing.test(String(error))) throw error;
-        }
-      }
-    };
-  }
-}
-
 /** Collects faults of a page: errors, failed requests and policy violations. */
 function watch(context: BrowserContext, origin: string, faults: string[]): void {
   context.on("request", (request) => {
@@ -275,28 +236,17 @@ function watch(context: BrowserContext, origin: string, faults: string[]): void 
     }
   });
   context.on("page", (page) => {
-    loadAgain(page);
     // Choosers are caught from now on: one that opens while that is being switched on is lost.
     page.on("filechooser", () => {});
   });
-  // Requests of a loaded page are broken off as well. Pages repeat them.
-  let networkChanged = false;
   context.on("console", (message) => {
-    if (message.text().includes(CHANGED)) {
-      networkChanged = true;
-      return;
-    }
-    if (networkChanged && message.text().includes("TypeError: Failed to fetch")) return;
     // A page was left before its socket was open.
     if (message.text().includes("WebSocket is closed before the connection is established")) return;
     if (message.type() === "error" || message.type() === "warning") {
       faults.push(`console ${message.type()}: ${message.text()}`);
     }
   });
-  context.on("weberror", (error) => {
-    const text = `uncaught: ${error.error()}`;
-    if (!(networkChanged && text.includes("Failed to fetch"))) faults.push(text);
-  });
+  context.on("weberror", (error) => faults.push(`uncaught: ${error.error()}`));
 }
 
 async function reportViolations(context: BrowserContext, faults: string[]): Promise<void> {

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::{
     Context,
     junit::{self, Case, Outcome},
+    netlink,
     server::TestServer,
     suite::{Suite, literal},
     tally::Tally,
@@ -69,7 +70,7 @@ impl Selection {
     }
 
     fn run(&self, context: &Context<'_>) -> Tally {
-        self.suite(context)
+        netlink::without(|| self.suite(context))
             .unwrap_or_else(|error| context.report_failure("run the browser tests", &error))
     }
 

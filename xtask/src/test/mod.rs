@@ -7,6 +7,7 @@ mod fuzz;
 mod js;
 mod junit;
 mod leftovers;
+mod netlink;
 mod package;
 mod python;
 mod repeat;
