@@ -1,7 +1,7 @@
 // Every page loses the server while it is open: it says so, keeps what was typed, and goes on.
 
 import type { Page } from "@playwright/test";
-import { expect, hydrated, image, key, logIn, row, screen, test as base, type } from "./console";
+import { SERVER_AWAY, expect, hydrated, image, key, logIn, row, screen, test as base, type } from "./console";
 import { AWAY, outages } from "./outages";
 
 type Away = { begin(): Promise<void>; end(): Promise<void> };
@@ -35,7 +35,7 @@ const test = base.extend<{ open: (path: string) => Promise<Away> }>({
     }
     // The browser logs each refused request.
     await page.close();
-    for (const fault of faults.splice(0)) expect(fault).toMatch(/ERR_CONNECTION_REFUSED|WebSocket|Failed to fetch/);
+    for (const fault of faults.splice(0)) expect(fault).toMatch(SERVER_AWAY);
   },
 });
 

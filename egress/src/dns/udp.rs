@@ -1,5 +1,6 @@
 //! Queries over UDP. A query that is refused by its bytes is answered by the task that receives it,
-//! together with those that came with it; every other one has a task of its own.
+//! together with those that came with it; every other one has a task of its own. When many come, a second
+//! task receives as well; at other times it would only cost the first one time.
 
 use std::{
     io::{self, IoSlice, IoSliceMut},
@@ -16,6 +17,7 @@ use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmm
 use tokio::{
     io::Interest,
     net::UdpSocket,
+    sync::Notify,
     task::{JoinSet, yield_now},
     time::sleep,
 };
@@ -28,6 +30,8 @@ use crate::limits;
 const QUERY: usize = 4096;
 /// Queries that are received together.
 const BATCH: usize = 64;
+/// Queries in a receipt from which on the second task receives as well.
+const MANY: usize = 8;
 /// Pause after a failed receipt, so that an error that stays does not cost all of a CPU.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -42,43 +46,107 @@ pub(super) async fn serve<P>(socket: UdpSocket, proxy: P, tasks: Supervisor)
 where
     P: RequestHandler + Refuser + Clone,
 {
+    let socket = Arc::new(socket);
+    let many = Arc::new(Notify::new());
+    let stopping = tasks.stopping();
+    let second = help(Receiver::new(&socket, &proxy), Arc::clone(&many));
+    let until_stopped = stopping.clone();
+    let second = tasks.spawn("dns", async move {
+        until_stopped.run_until_cancelled(second).await;
+    });
+    let first = receive(Receiver::new(&socket, &proxy), &many);
     tokio::select! {
-        () = tasks.stopping().cancelled() => {}
-        () = receive(Arc::new(socket), proxy) => {}
+        () = stopping.cancelled() => {}
+        () = first => {}
+        // By a fault.
+        _ = second => {}
     }
 }
 
-async fn receive<P>(socket: Arc<UdpSocket>, proxy: P)
+/// Receives whatever comes.
+async fn receive<P>(mut receiver: Receiver<P>, many: &Notify)
 where
     P: RequestHandler + Refuser + Clone,
 {
-    let mut inbox = Inbox::new();
-    let (mut name, mut refusals) = (String::new(), Refusals::default());
-    let mut queries = JoinSet::new();
     loop {
-        let received = socket.async_io(Interest::READABLE, || inbox.receive(&socket));
+        let Receiver { socket, inbox, .. } = &mut receiver;
+        let received = socket.async_io(Interest::READABLE, || inbox.receive(socket));
         if let Err(error) = received.await {
             warn!(%error, "receiving queries failed");
             sleep(PAUSE).await;
         }
-        for (query, client) in inbox.queries() {
-            if proxy.refuse(query, &mut name, &mut refusals.bytes) {
-                refusals.ends.push((refusals.bytes.len(), client));
+        if receiver.inbox.received.len() >= MANY {
+            many.notify_one();
+        }
+        receiver.answer().await;
+    }
+}
+
+/// Receives what has come while `many` come.
+async fn help<P>(mut receiver: Receiver<P>, many: Arc<Notify>)
+where
+    P: RequestHandler + Refuser + Clone,
+{
+    loop {
+        many.notified().await;
+        loop {
+            let Receiver { socket, inbox, .. } = &mut receiver;
+            // An error is the other task's to report.
+            let received = socket.try_io(Interest::READABLE, || inbox.receive(socket));
+            if received.is_err() {
+                break;
+            }
+            receiver.answer().await;
+        }
+    }
+}
+
+/// What a task that receives has.
+struct Receiver<P> {
+    socket: Arc<UdpSocket>,
+    proxy: P,
+    inbox: Inbox,
+    name: String,
+    refusals: Refusals,
+    queries: JoinSet<()>,
+}
+
+impl<P> Receiver<P>
+where
+    P: RequestHandler + Refuser + Clone,
+{
+    fn new(socket: &Arc<UdpSocket>, proxy: &P) -> Self {
+        Self {
+            socket: Arc::clone(socket),
+            proxy: proxy.clone(),
+            inbox: Inbox::new(),
+            name: String::new(),
+            refusals: Refusals::default(),
+            queries: JoinSet::new(),
+        }
+    }
+
+    /// Answers what was received, or starts to.
+    async fn answer(&mut self) {
+        for (query, client) in self.inbox.queries() {
+            let bytes = &mut self.refusals.bytes;
+            if self.proxy.refuse(query, &mut self.name, bytes) {
+                self.refusals.ends.push((bytes.len(), client));
                 continue;
             }
-            while queries.len() >= limits::QUERY_TASKS {
-                queries.join_next().await;
+            while self.queries.len() >= limits::QUERY_TASKS {
+                self.queries.join_next().await;
             }
-            queries.spawn(answer(
-                Arc::clone(&socket),
+            self.queries.spawn(answer(
+                Arc::clone(&self.socket),
                 query.to_vec(),
                 client,
-                proxy.clone(),
+                self.proxy.clone(),
             ));
         }
-        refusals.send(&socket).await;
-        while queries.try_join_next().is_some() {}
-        if inbox.is_full() {
+        self.refusals.send(&self.socket).await;
+        while self.queries.try_join_next().is_some() {}
+        if self.inbox.is_full() {
             // More have come already. Others must get their turn.
             yield_now().await;
         }

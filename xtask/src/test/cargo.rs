@@ -3,8 +3,10 @@
 use std::{
     fs,
     io::ErrorKind,
+    panic::resume_unwind,
     path::{Path, PathBuf},
     process::Command,
+    thread,
     time::Duration,
 };
 
@@ -36,6 +38,8 @@ const FULL: &str = "OPENSANDBOX_TEST_FULL";
 /// Profiles of the test runner, in `.config/nextest.toml`; the second one is for the long form of tests.
 const PROFILE: &str = "ci";
 const PROFILE_FULL: &str = "full";
+/// End of the name of the profile that runs beside these.
+const BESIDE: &str = "-postgresql";
 /// Exit status of the test runner when tests failed.
 const TESTS_FAILED: i32 = 100;
 
@@ -49,7 +53,7 @@ const POSTGRES: &str = "OPENSANDBOX_TEST_POSTGRESQL";
 /// Variable that selects the database of test servers.
 const STORE: &str = "OPENSANDBOX_TEST_STORE";
 
-/// Runs all tests, then those of servers again on PostgreSQL. Without an engine, as the error in
+/// Runs all tests, and those of servers on PostgreSQL as well. Without an engine, as the error in
 /// `docker` says, it leaves out the tests that need one.
 pub(super) fn run(context: &Context<'_>, docker: Result<(), &Error>) -> Tally {
     let built = step("build the Rust tests", || {
@@ -106,16 +110,20 @@ pub(super) fn run(context: &Context<'_>, docker: Result<(), &Error>) -> Tally {
             Err(error) => notice(&format!("cannot list the tests on Docker: {error:#}")),
         }
     }
-    tally += runner.run(context);
-    if runner.database.is_some() {
-        let again = Runner {
-            name: "Rust tests on PostgreSQL",
-            on_database: true,
-            tests: ON_ANY_STORE.to_owned(),
-            ..runner
-        };
-        tally += again.run(context);
-    }
+    let on_database = runner.database.is_some().then(|| Runner {
+        name: "Rust tests on PostgreSQL",
+        on_database: true,
+        tests: ON_ANY_STORE.to_owned(),
+        ..runner.clone()
+    });
+    context.wait_until_quiet(runner.name);
+    // All tests together wait more than they compute, those on PostgreSQL do not.
+    tally += thread::scope(|scope| {
+        let beside = on_database.map(|runner| scope.spawn(move || runner.run(context)));
+        let tally = runner.run(context);
+        let beside = beside.map(|it| it.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        tally + beside.unwrap_or_default()
+    });
     if context.changed.is_some() {
         return tally;
     }
@@ -155,13 +163,16 @@ struct Runner {
 
 impl Runner {
     fn run(&self, context: &Context<'_>) -> Tally {
-        context.wait_until_quiet(self.name);
         let mut command = self.command(context, "run");
         let profile = match context.options.full {
             true => PROFILE_FULL,
             false => PROFILE,
         };
-        command.args(["--profile", profile]);
+        let profile = match self.on_database {
+            true => format!("{profile}{BESIDE}"),
+            false => profile.to_owned(),
+        };
+        command.args(["--profile", &profile]);
         command.env(load::PATIENCE, load::patience(self.name).to_string());
         let is_part = context.options.filter.is_some() || context.changed.is_some();
         if is_part {
@@ -175,11 +186,11 @@ impl Runner {
         command.args(context.options.filter.as_deref());
         let suite = Suite {
             name: self.name,
-            labelled: false,
+            labelled: true,
             limit: LIMIT,
             tests_failed: Some(TESTS_FAILED),
         };
-        let report = context.repo.path("target/nextest").join(profile);
+        let report = context.repo.path("target/nextest").join(&profile);
         let report = report.join("junit.xml");
         if let Err(error) = remove(&report) {
             return context.report_failure(&format!("run {}", self.name), &error);
