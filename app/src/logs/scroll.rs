@@ -15,8 +15,8 @@ const MARGIN: usize = 20;
 const NEAR: i32 = 30;
 /// The same where browsers round: the end itself.
 const EXACT: i32 = 1;
-/// How long a browser may go on with a smooth scroll that began before the end was asked for, or before
-/// the log got shorter, in milliseconds.
+/// How long a browser may go on with a smooth scroll that began before the end was asked for, in
+/// milliseconds.
 const GLIDE_MS: i64 = 1_000;
 /// Rows that the server renders.
 const RENDERED: usize = 1_000;
@@ -39,8 +39,8 @@ pub(super) struct Scroll {
     last: StoredValue<i32>,
     /// Height of its content then.
     length: StoredValue<i32>,
-    /// Until when a move is the rest of an earlier scroll: the end was asked for, or a log that was left
-    /// got shorter, and nothing was pressed or turned since. In milliseconds since 1970.
+    /// Until when a move upwards is the rest of an earlier scroll: the end was asked for, and nothing
+    /// was pressed or turned since. In milliseconds since 1970.
     glides_until: StoredValue<i64>,
 }
 
@@ -120,15 +120,9 @@ impl Scroll {
         }
         let did = self.follows.get_untracked();
         let follows = follows_after(did, places, below, got_shorter);
-        let glides = browser::now_ms() < self.glides_until.get_value();
-        if did != follows && glides && (did || !got_shorter) {
-            if did {
-                self.to_end();
-            }
+        if did && !follows && browser::now_ms() < self.glides_until.get_value() {
+            self.to_end();
             return;
-        }
-        if got_shorter && !follows {
-            self.ignore_rest();
         }
         if did != follows {
             self.follows.set(follows);
@@ -175,14 +169,9 @@ impl Scroll {
     /// Goes to the end and keeps it in sight. A smooth scroll upwards that has begun reports further
     /// steps after this; they do not count.
     pub(super) fn follow(self) {
-        self.ignore_rest();
+        self.glides_until.set_value(browser::now_ms() + GLIDE_MS);
         self.follows.set(true);
         self.to_end();
-    }
-
-    /// What moves soon is the rest of an earlier scroll.
-    fn ignore_rest(self) {
-        self.glides_until.set_value(browser::now_ms() + GLIDE_MS);
     }
 
     /// Scrolls to the end once the new rows are in the page, unless it was scrolled up meanwhile.
