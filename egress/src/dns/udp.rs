@@ -91,7 +91,7 @@ where
         many.notified().await;
         loop {
             let Receiver { socket, inbox, .. } = &mut receiver;
-            // An error is the other task's to report.
+            // An error that stays is reported by the other task.
             let received = socket.try_io(Interest::READABLE, || inbox.receive(socket));
             if received.is_err() {
                 break;
@@ -101,7 +101,7 @@ where
     }
 }
 
-/// What a task that receives has.
+/// State of a task that receives.
 struct Receiver<P> {
     socket: Arc<UdpSocket>,
     proxy: P,

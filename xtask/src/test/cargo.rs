@@ -117,7 +117,7 @@ pub(super) fn run(context: &Context<'_>, docker: Result<(), &Error>) -> Tally {
         ..runner.clone()
     });
     context.wait_until_quiet(runner.name);
-    // All tests together wait more than they compute, those on PostgreSQL do not.
+    // Many tests wait for long, those on PostgreSQL hardly.
     tally += thread::scope(|scope| {
         let beside = on_database.map(|runner| scope.spawn(move || runner.run(context)));
         let tally = runner.run(context);

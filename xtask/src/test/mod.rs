@@ -260,7 +260,7 @@ const SERVERS: &str = "servers";
 const ROUNDS: usize = 5;
 /// Busy loops for each processor, beside the tests of what changed,
 const BUSY_LOOPS: usize = 2;
-/// and beside all tests: with more, they would not end within [`deadline::WHOLE_RUN`].
+/// and beside all tests, which must end within [`deadline::WHOLE_RUN`].
 const BUSY_LOOPS_FOR_ALL: usize = 1;
 
 /// Runs the tests of what differs from the commit `base` several times beside busy loops. Nothing is
