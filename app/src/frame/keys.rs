@@ -34,6 +34,9 @@ const KEYS: [(&str, &str); 14] = [
 /// Selects the links to sandboxes among those that `j` and `k` step through.
 const SANDBOX_LINK: &str = "[data-row-link][href^='/console/sandboxes/']";
 
+/// Selects the dialog that is open: no key is for the page behind it, wherever the focus is.
+const DIALOG: &str = "dialog[open]";
+
 /// Acts on keys of the whole page, in the browser.
 pub(super) fn listen(
     help_open: RwSignal<bool>,
@@ -58,7 +61,7 @@ pub(super) fn listen(
                 return event.prevent_default();
             }
             let is_command = event.ctrl_key() || event.meta_key() || event.alt_key();
-            if is_command || is_typing(&event) || palette_open.get_untracked() {
+            if is_command || browser::exists(DIALOG) || is_typing(&event) {
                 return;
             }
             match event.key().as_str() {
@@ -125,12 +128,13 @@ fn opens_palette(event: &ev::KeyboardEvent) -> bool {
     is_k && (event.meta_key() || event.ctrl_key() && !is_in(event, ".terminal"))
 }
 
-/// Whether the key belongs to a field, a terminal or an open dialog.
+/// Whether the key belongs to a field or a terminal. Until its next frame, Chromium leaves the focus in a
+/// dialog that was closed: a key there is for the page.
 fn is_typing(event: &ev::KeyboardEvent) -> bool {
     is_in(
         event,
-        "input:not([type=checkbox]), textarea, select, dialog, .terminal",
-    )
+        "input:not([type=checkbox]), textarea, select, .terminal",
+    ) && !is_in(event, "dialog:not([open])")
 }
 
 fn is_in(event: &ev::KeyboardEvent, selector: &str) -> bool {

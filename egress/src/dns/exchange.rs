@@ -293,6 +293,8 @@ fn socket(address: SocketAddr, kind: Type, mark: Option<u32>) -> io::Result<Sock
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpListener;
+
     use super::*;
 
     /// A query for `name` with this id.
@@ -316,16 +318,25 @@ mod tests {
     const LONG: Duration = Duration::from_secs(30);
 
     async fn upstream() -> (UdpSocket, Exchange) {
-        upstream_with(1).await
+        let (socket, _, exchange) = upstream_with(1).await;
+        (socket, exchange)
     }
 
-    /// The same with so many places for connections.
-    async fn upstream_with(places: usize) -> (UdpSocket, Exchange) {
-        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    /// The same, which listens for TCP too, with so many places for connections.
+    async fn upstream_with(places: usize) -> (UdpSocket, TcpListener, Exchange) {
+        // A port that is free for UDP may be taken for TCP.
+        let (socket, listener) = loop {
+            let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+            let address = socket.local_addr().unwrap();
+            match TcpListener::bind(address).await {
+                Ok(listener) => break (socket, listener),
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::AddrInUse),
+            }
+        };
         let address = socket.local_addr().unwrap();
         let places = Arc::new(Semaphore::new(places));
         let exchange = Exchange::open(address, None, places, &Supervisor::new()).unwrap();
-        (socket, exchange)
+        (socket, listener, exchange)
     }
 
     #[test]
@@ -418,10 +429,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_does_not_fit_is_fetched_over_tcp() {
-        let (server, exchange) = upstream().await;
-        let listener = tokio::net::TcpListener::bind(server.local_addr().unwrap())
-            .await
-            .unwrap();
+        let (server, listener, exchange) = upstream_with(1).await;
         let asked = query(3, "big.example");
         let serve = async {
             let mut buffer = [0; 512];
@@ -447,9 +455,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_more_connections_are_opened_than_there_are_places() {
-        let (server, exchange) = upstream_with(0).await;
-        let address = server.local_addr().unwrap();
-        let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+        let (server, listener, exchange) = upstream_with(0).await;
         let asked = query(3, "big.example");
         let serve = async {
             let mut buffer = [0; 512];
