@@ -1,7 +1,7 @@
-//! Embeds the console's static files.
+//! Embeds the console's static files in a release build. A debug build reads them when it runs, so it
+//! does not wait for them, and a new wasm needs no new server.
 //!
-//! `cargo xtask build` makes them before it builds this crate, in `<repo>/target/site` whatever
-//! `CARGO_TARGET_DIR` is:
+//! `cargo xtask build` makes them in `<repo>/target/site` whatever `CARGO_TARGET_DIR` is:
 //!
 //! ```text
 //! npm ci && npm run site      console.css  icons.svg  favicon.svg  vendor/xterm-<version>.mjs …
@@ -10,11 +10,9 @@
 //!                             (built from osb-frontend, profile `wasm-release`)
 //! ```
 //!
-//! A release build carries the files in the executable; a debug build reads them from that folder
-//! at run time, so that a new wasm needs no new server. They are served under
-//! `/console/assets/<build id>/`, where the build id is a digest of their content, so browsers may
-//! keep them for ever. Without `pkg/osb.js` the console still works: its pages are rendered by the
-//! server, only nothing in them is live.
+//! They are served under `/console/assets/<build id>/`, where the build id is a digest of their
+//! content, so browsers may keep them for ever. Without `pkg/osb.js` the console still works: its pages
+//! are rendered by the server, only nothing in them is live.
 
 use std::{
     collections::hash_map::DefaultHasher,
@@ -24,11 +22,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Set while the site is still being built: cargo then compiles everything but this crate.
+/// Set while the site is still being built: cargo then compiles everything but a release of this crate.
 const ONLY_DEPENDENCIES: &str = "OSB_ONLY_DEPENDENCIES";
 
 #[expect(clippy::disallowed_methods, reason = "this is main()")]
 fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-check-cfg=cfg(embeds_site)");
+    if std::env::var("PROFILE").is_ok_and(|profile| profile != "release") {
+        return;
+    }
+    println!("cargo::rustc-cfg=embeds_site");
     if std::env::var_os(ONLY_DEPENDENCIES).is_some() {
         eprintln!("the console's files are not there yet");
         std::process::exit(1);
@@ -45,12 +49,10 @@ fn main() {
     println!("cargo::rustc-env=OSB_SITE_ID={}", digest(&files));
     let hydrates = site.join("pkg/osb.js").is_file() && site.join("pkg/osb_bg.wasm").is_file();
     println!("cargo::rustc-env=OSB_SITE_HYDRATES={hydrates}");
-    println!("cargo::rerun-if-changed=build.rs");
     // Relative, as no other line about the site is: checkouts that share `CARGO_TARGET_DIR` share this
     // script's output as well, and each needs its own site.
     println!("cargo::rerun-if-changed=../target/site");
-    let embed = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");
-    memory_serve::load_names_directories([("site", site)], embed);
+    memory_serve::load_names_directories([("site", site)], true);
 }
 
 fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {

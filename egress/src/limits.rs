@@ -15,8 +15,8 @@ pub const CONNECTIONS: usize = 256;
 pub const DNS_PORT: u16 = 15353;
 /// Queries that wait for an upstream. Further ones are refused at once: a client repeats them.
 pub const QUERIES: usize = 4096;
-/// Queries over UDP that have a task, for each task that receives on a socket. Further ones wait in the
-/// kernel. More than those that wait for an upstream, because the others end at once.
+/// Queries over UDP that have a task, for each socket. Further ones wait in the kernel. More than those
+/// that wait for an upstream, because the others end at once.
 pub const QUERY_TASKS: usize = 2 * QUERIES;
 /// Connections with queries over TCP. A further one takes the place of the oldest.
 pub const TCP_CONNECTIONS: usize = 256;

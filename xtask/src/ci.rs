@@ -33,40 +33,38 @@ pub(crate) fn ci(repo: &Repo, options: &Options) -> ExitCode {
     count(step("check the format", || {
         run(cargo(repo).args(["fmt", "--all", "--check"]))
     }));
-    // The wasm ends with minutes of work for one processor.
+    // Each has parts with work for one processor only.
+    let installer = Installer::new(options.may_install());
     let checked = in_parallel(
+        || Ok(step("check the lints", || lint(repo))),
         || {
-            let clippy = ["clippy", "--all-targets", "--", "--deny", "warnings"];
-            let lints = || run(cargo(repo).args(clippy));
-            let lints = step("check the lints", lints);
-            if lints.is_ok() {
-                test::build_dependencies(repo)?;
-            }
-            Ok(lints)
-        },
-        || {
-            let installer = Installer::new(options.may_install());
-            let build = || wasm::build(repo, Toolchain::ensure(WASM, &installer)?);
-            Ok(step("build the wasm", build))
+            in_parallel(
+                || Ok(step("build what the tests run", || test::build(repo))),
+                || {
+                    let build = || wasm::build(repo, Toolchain::ensure(WASM, &installer)?);
+                    Ok(step("build the wasm", build))
+                },
+            )
         },
     );
     match checked {
-        Ok((lints, wasm)) => {
-            count(lints);
-            count(wasm);
+        Ok((lints, (programs, wasm))) => {
+            for checked in [lints, programs, wasm] {
+                count(checked);
+            }
         }
         Err(error) => count(Err(error)),
     }
     let mut gate = |name: &str, check: &dyn Fn() -> Result<()>| count(step(name, check));
     gate("check the types of the browser tests", &|| {
-        node::packages(repo, &Installer::new(options.may_install()))?;
+        node::packages(repo, &installer)?;
         run(Command::new("node")
             .args(["node_modules/typescript/bin/tsc", "--project"])
             .arg("end2end/browser/tsconfig.json")
             .current_dir(repo.root()))
     });
     gate("check licences and banned crates", &|| {
-        let program = DENY.ensure(repo, &Installer::new(options.may_install()))?;
+        let program = DENY.ensure(repo, &installer)?;
         // Without advisories, whose list is a repository of its own.
         run(Command::new(program)
             .args(["check", "bans", "licenses", "sources"])
@@ -74,6 +72,15 @@ pub(crate) fn ci(repo: &Repo, options: &Options) -> ExitCode {
     });
     tally += test::suites(repo, options);
     test::conclude(repo, tally)
+}
+
+/// Runs the lints, in a folder of their own: Cargo locks the folder that it builds in.
+fn lint(repo: &Repo) -> Result<()> {
+    run(cargo(repo)
+        .args(["clippy", "--all-targets"])
+        .arg("--target-dir")
+        .arg(repo.cargo_target().join("lints"))
+        .args(["--", "--deny", "warnings"]))
 }
 
 fn cargo(repo: &Repo) -> Command {

@@ -125,7 +125,11 @@ impl TestServer {
         Ok(server)
     }
 
-    async fn wait_until_up(&self) -> anyhow::Result<()> {
+    /// Waits until it knows its sandboxes.
+    ///
+    /// # Errors
+    /// When it has stopped.
+    pub async fn wait_until_up(&self) -> anyhow::Result<()> {
         let mut health = self.service.registry().watch_health();
         health
             .wait_for(|health| *health == RuntimeHealth::Up)

@@ -17,7 +17,7 @@ use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmm
 use tokio::{
     io::Interest,
     net::UdpSocket,
-    sync::Notify,
+    sync::{Notify, Semaphore},
     task::{JoinSet, yield_now},
     time::sleep,
 };
@@ -48,13 +48,14 @@ where
 {
     let socket = Arc::new(socket);
     let many = Arc::new(Notify::new());
+    let places = Arc::new(Semaphore::new(limits::QUERY_TASKS));
     let stopping = tasks.stopping();
-    let second = help(Receiver::new(&socket, &proxy), Arc::clone(&many));
+    let second = help(Receiver::new(&socket, &proxy, &places), Arc::clone(&many));
     let until_stopped = stopping.clone();
     let second = tasks.spawn("dns", async move {
         until_stopped.run_until_cancelled(second).await;
     });
-    let first = receive(Receiver::new(&socket, &proxy), &many);
+    let first = receive(Receiver::new(&socket, &proxy, &places), &many);
     tokio::select! {
         () = stopping.cancelled() => {}
         () = first => {}
@@ -109,13 +110,15 @@ struct Receiver<P> {
     name: String,
     refusals: Refusals,
     queries: JoinSet<()>,
+    /// Places for the queries of all tasks that receive.
+    places: Arc<Semaphore>,
 }
 
 impl<P> Receiver<P>
 where
     P: RequestHandler + Refuser + Clone,
 {
-    fn new(socket: &Arc<UdpSocket>, proxy: &P) -> Self {
+    fn new(socket: &Arc<UdpSocket>, proxy: &P, places: &Arc<Semaphore>) -> Self {
         Self {
             socket: Arc::clone(socket),
             proxy: proxy.clone(),
@@ -123,6 +126,7 @@ where
             name: String::new(),
             refusals: Refusals::default(),
             queries: JoinSet::new(),
+            places: Arc::clone(places),
         }
     }
 
@@ -134,15 +138,20 @@ where
                 self.refusals.ends.push((bytes.len(), client));
                 continue;
             }
-            while self.queries.len() >= limits::QUERY_TASKS {
-                self.queries.join_next().await;
-            }
-            self.queries.spawn(answer(
+            // Of a semaphore that is never closed.
+            let Ok(place) = Arc::clone(&self.places).acquire_owned().await else {
+                continue;
+            };
+            let answer = answer(
                 Arc::clone(&self.socket),
                 query.to_vec(),
                 client,
                 self.proxy.clone(),
-            ));
+            );
+            self.queries.spawn(async move {
+                answer.await;
+                drop(place);
+            });
         }
         self.refusals.send(&self.socket).await;
         while self.queries.try_join_next().is_some() {}

@@ -74,14 +74,27 @@ fn stamp_commit(repo: &Repo, cargo: &mut Command) {
 /// Builds everything into `dist`. Unchanged parts are not built again.
 pub(crate) fn all(repo: &Repo, installer: &Installer, profile: Profile, dist: &Path) -> Result<()> {
     in_parallel(
-        || {
-            execd::build(repo, profile, dist)?;
-            sidecar(repo, profile, dist)?;
-            server::dependencies(repo, profile)
+        || match profile {
+            Profile::Dev => for_tests(repo, dist),
+            Profile::Release => {
+                execd::build(repo, profile, dist)?;
+                sidecar(repo, profile, dist)?;
+                server::dependencies(repo, profile)
+            }
         },
         || site::build(repo, installer),
     )?;
-    server::build(repo, profile, dist)
+    match profile {
+        Profile::Dev => Ok(()),
+        Profile::Release => server::build(repo, profile, dist),
+    }
+}
+
+/// Builds the programs for tests into `dist`. This server reads the site when it runs.
+pub(crate) fn for_tests(repo: &Repo, dist: &Path) -> Result<()> {
+    execd::build(repo, Profile::Dev, dist)?;
+    sidecar(repo, Profile::Dev, dist)?;
+    server::build(repo, Profile::Dev, dist)
 }
 
 /// Builds everything into `dist` as static binaries, for machines with another C library. The server

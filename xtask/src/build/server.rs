@@ -1,4 +1,4 @@
-//! The server, which embeds the site that was built before it.
+//! The server. A release embeds the site that was built before it.
 
 use std::{fs, path::Path, process::Command};
 

@@ -20,10 +20,9 @@ use super::{
     tally::Tally,
 };
 use crate::{
-    build,
     host::{GVISOR, OF_TESTS, postgres::Postgres, tools::NEXTEST},
     load,
-    process::{self, Ended, describe, run_ignoring_failure, run_within, watch},
+    process::{self, Ended, describe, run_within, watch},
     progress::Line,
     repo::Repo,
     step::{notice, step},
@@ -56,11 +55,7 @@ const STORE: &str = "OPENSANDBOX_TEST_STORE";
 /// Runs all tests, and those of servers on PostgreSQL as well. Without an engine, as the error in
 /// `docker` says, it leaves out the tests that need one.
 pub(super) fn run(context: &Context<'_>, docker: Result<(), &Error>) -> Tally {
-    let built = step("build the Rust tests", || {
-        let mut cargo = cargo_test(context);
-        run_within(LIMIT, cargo.arg("--no-run"))?;
-        NEXTEST.ensure(context.repo, &context.installer)
-    });
+    let built = build(context.repo).and_then(|()| NEXTEST.ensure(context.repo, &context.installer));
     let program = match built {
         Ok(program) => program,
         Err(error) => {
@@ -128,22 +123,6 @@ pub(super) fn run(context: &Context<'_>, docker: Result<(), &Error>) -> Tally {
         return tally;
     }
     tally + documented(context)
-}
-
-/// Builds what the Rust tests need but the server, while the site is made that the server embeds.
-pub(crate) fn build_dependencies(repo: &Repo) -> Result<()> {
-    if repo.site().join("pkg").exists() {
-        return Ok(());
-    }
-    step("build the dependencies of the Rust tests", || {
-        let mut cargo = process::cargo();
-        cargo
-            // As `test --no-run`, which cannot go on after a failure.
-            .args(["build", "--tests", "--keep-going"])
-            .env(build::ONLY_DEPENDENCIES, "1")
-            .current_dir(repo.root());
-        run_ignoring_failure(&mut cargo)
-    })
 }
 
 /// A selection of tests, and where their servers keep what they store.
@@ -272,7 +251,7 @@ fn remove(report: &Path) -> Result<()> {
 
 /// Runs the examples in the documentation of the crates that have some.
 fn documented(context: &Context<'_>) -> Tally {
-    let mut cargo = cargo_test(context);
+    let mut cargo = cargo_test(context.repo);
     cargo.args(["--doc", "--no-fail-fast", "--"]);
     cargo.args(context.options.filter.as_deref());
     let mut counted = Tally::default();
@@ -291,9 +270,16 @@ fn documented(context: &Context<'_>) -> Tally {
     counted + around
 }
 
-fn cargo_test(context: &Context<'_>) -> Command {
+/// Builds the tests.
+pub(super) fn build(repo: &Repo) -> Result<()> {
+    step("build the Rust tests", || {
+        run_within(LIMIT, cargo_test(repo).arg("--no-run"))
+    })
+}
+
+fn cargo_test(repo: &Repo) -> Command {
     let mut cargo = process::cargo();
-    cargo.arg("test").current_dir(context.repo.root());
+    cargo.arg("test").current_dir(repo.root());
     cargo
 }
 

@@ -208,7 +208,11 @@ impl<'a> Context<'a> {
     }
 }
 
-pub(crate) use cargo::build_dependencies;
+/// Builds the tests and what they run, but for the site.
+pub(crate) fn build(repo: &Repo) -> Result<()> {
+    build::for_tests(repo, &repo.dist_for_tests())?;
+    cargo::build(repo)
+}
 
 /// Runs a suite that needs the server and an engine.
 type Run = fn(&Context<'_>) -> Tally;

@@ -140,6 +140,7 @@ async fn a_repetition_that_waits_for_the_first_create_keeps_none() {
         ..Faults::default()
     });
     let (server, _folder) = server(&sim, "").await;
+    server.wait_until_up().await.unwrap();
     let key = IdempotencyKey::new(b"k", None, b"a").unwrap();
     let mut first = Box::pin(server.service.create_once(with_policy(), key));
     assert!(futures::poll!(&mut first).is_pending());

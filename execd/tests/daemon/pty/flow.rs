@@ -41,12 +41,12 @@ impl Terminal {
         }
     }
 
-    /// Reads and acknowledges until a text was seen.
+    /// Acknowledges what was read, and reads on, until a text was seen.
     async fn drain_until(&mut self, text: &str) {
         let end = text.as_bytes();
         while !self.seen.windows(end.len()).any(|part| part == end) {
-            let _ = self.step().await;
             self.acknowledge(self.seen.len()).await;
+            let _ = self.step().await;
         }
     }
 }
@@ -55,9 +55,14 @@ impl Terminal {
 async fn no_more_output_is_sent_than_the_window_and_what_is_acknowledged() {
     const OUTPUT: usize = 5 * WINDOW;
     let daemon = daemon();
-    let command = format!("head -c {OUTPUT} /dev/zero | tr '\\0' x; echo ' the end'; cat");
+    // What is written before the client is connected is replayed, whatever the window is.
+    let place = tempfile::tempdir().unwrap();
+    let connected = place.path().join("connected");
+    let write = format!("head -c {OUTPUT} /dev/zero | tr '\\0' x; echo ' the end'; cat");
+    let command = format!("until [ -e {connected:?} ]; do sleep 0.01; done; {write}");
     let id = session(&daemon, json!({ "command": command })).await;
     let mut terminal = Terminal::attach_with_window(&daemon, &id, "").await;
+    std::fs::write(connected, "").unwrap();
     while terminal.seen.len() < WINDOW {
         assert_eq!(terminal.step().await, None);
     }

@@ -1,5 +1,5 @@
-//! Static files, embedded by build.rs. Their path has a digest of the content, so caches never go
-//! stale.
+//! Static files: embedded by build.rs, or read from disk by a debug build. Their path has a digest of the
+//! content, so caches never go stale.
 
 use std::{
     collections::HashMap,
@@ -18,12 +18,14 @@ use memory_serve::{Asset as File, CacheControl, MemoryServe};
 use osb_app::ui::AssetRoot;
 use tower::ServiceExt;
 
-/// Whether this build has the wasm that hydrates pages.
-pub(super) const HYDRATES: bool = matches!(env!("OSB_SITE_HYDRATES").as_bytes(), b"true");
+/// Whether there is the wasm that hydrates pages.
+pub(super) fn hydrates() -> bool {
+    site::hydrates()
+}
 
 /// Path of the files.
 pub(super) fn root() -> AssetRoot {
-    AssetRoot(concat!("/console/assets/", env!("OSB_SITE_ID")).into())
+    AssetRoot(format!("/console/assets/{}", site::id()).into())
 }
 
 /// Routes of the files.
@@ -37,10 +39,93 @@ async fn serve(request: Request) -> Response {
     FILES.serve(request).await
 }
 
-static FILES: LazyLock<Files> = LazyLock::new(|| {
-    let assets: &[(&str, &[File])] = include!(concat!(env!("OUT_DIR"), "/memory_serve_assets.rs"));
-    Files::new(assets.first().map_or(&[][..], |(_, files)| files))
-});
+static FILES: LazyLock<Files> = LazyLock::new(|| Files::new(site::files()));
+
+/// The files in the executable.
+#[cfg(embeds_site)]
+mod site {
+    use memory_serve::Asset;
+
+    pub(super) fn hydrates() -> bool {
+        matches!(env!("OSB_SITE_HYDRATES").as_bytes(), b"true")
+    }
+
+    pub(super) fn id() -> &'static str {
+        env!("OSB_SITE_ID")
+    }
+
+    pub(super) fn files() -> &'static [Asset] {
+        let folders: &[(&str, &[Asset])] =
+            include!(concat!(env!("OUT_DIR"), "/memory_serve_assets.rs"));
+        folders.first().map_or(&[], |(_, files)| files)
+    }
+}
+
+/// The files as they lie on disk when the program first needs them.
+#[cfg(not(embeds_site))]
+mod site {
+    use std::{
+        hash::{DefaultHasher, Hash, Hasher},
+        path::Path,
+        sync::LazyLock,
+    };
+
+    use memory_serve::Asset;
+    use walkdir::WalkDir;
+
+    const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/site");
+
+    struct Site {
+        id: String,
+        files: &'static [Asset],
+    }
+
+    static SITE: LazyLock<Site> = LazyLock::new(|| {
+        // Sizes and times stand for the content: tests start a server each.
+        let mut hasher = DefaultHasher::new();
+        let entries = WalkDir::new(FOLDER).sort_by_file_name().into_iter();
+        let files = entries
+            .filter_map(Result::ok)
+            .filter(|entry| entry.file_type().is_file())
+            .filter_map(|entry| {
+                let metadata = entry.metadata().ok()?;
+                (metadata.len(), metadata.modified().ok()).hash(&mut hasher);
+                asset(entry.path())
+            })
+            .collect();
+        Site {
+            id: format!("{:016x}", hasher.finish()),
+            files: Vec::leak(files),
+        }
+    });
+
+    fn asset(path: &Path) -> Option<Asset> {
+        let name = path.strip_prefix(FOLDER).ok()?.to_str()?;
+        let content_type = mime_guess::from_path(path).first_or_octet_stream();
+        Some(Asset {
+            route: format!("/{name}").leak(),
+            path: path.to_str()?.to_owned().leak(),
+            etag: "",
+            content_type: content_type.to_string().leak(),
+            bytes: None,
+            is_compressed: false,
+            should_compress: false,
+        })
+    }
+
+    pub(super) fn hydrates() -> bool {
+        let has = |file: &str| Path::new(FOLDER).join("pkg").join(file).is_file();
+        has("osb.js") && has("osb_bg.wasm")
+    }
+
+    pub(super) fn id() -> &'static str {
+        &SITE.id
+    }
+
+    pub(super) fn files() -> &'static [Asset] {
+        SITE.files
+    }
+}
 
 /// The files. Most are in the executable as Brotli only: unpacked, all of them would take more memory than
 /// the server itself.

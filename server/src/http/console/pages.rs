@@ -32,7 +32,7 @@ use osb_app::{
 use osb_protocol::identity::IssuedApiKey;
 
 use super::{
-    super::audited::Noted, ConsoleState, assets::HYDRATES, files::SandboxFiles,
+    super::audited::Noted, ConsoleState, assets::hydrates, files::SandboxFiles,
     for_request::ForRequest, health::Health, login, network::Networks, policy, ports::SandboxPorts,
     session::Admitted, terminal::Shells,
 };
@@ -46,7 +46,7 @@ pub(super) fn router(state: &ConsoleState) -> Router<ConsoleState> {
     let options = LeptosOptions::builder().output_name("osb").build();
     let context = context(state);
     Router::new()
-        .leptos_routes_with_context(&options, routes(), context, || shell::shell(HYDRATES))
+        .leptos_routes_with_context(&options, routes(), context, || shell::shell(hydrates()))
         .with_state(options)
 }
 
@@ -124,7 +124,7 @@ fn notice(parts: &Parts) -> Option<Notice> {
 /// Renders the page at the address of a request.
 pub(super) async fn render(State(state): State<ConsoleState>, request: Request) -> Response {
     let render =
-        leptos_axum::render_app_async_with_context(context(&state), || shell::shell(HYDRATES));
+        leptos_axum::render_app_async_with_context(context(&state), || shell::shell(hydrates()));
     render(request).await.into_response()
 }
 
@@ -143,7 +143,8 @@ pub(super) async fn render_draft<T: Clone + Send + Sync + 'static>(
             response.set_status(StatusCode::UNPROCESSABLE_ENTITY);
         }
     };
-    let render = leptos_axum::render_app_async_with_context(with_draft, || shell::shell(HYDRATES));
+    let render =
+        leptos_axum::render_app_async_with_context(with_draft, || shell::shell(hydrates()));
     render(request).await.into_response()
 }
 
@@ -159,7 +160,7 @@ pub(super) async fn render_issued(
         context();
         provide_context(Issued(issued.clone()));
     };
-    let render = leptos_axum::render_app_async_with_context(with_key, || shell::shell(HYDRATES));
+    let render = leptos_axum::render_app_async_with_context(with_key, || shell::shell(hydrates()));
     render(request).await.into_response()
 }
 
