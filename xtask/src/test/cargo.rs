@@ -114,15 +114,20 @@ pub(super) fn run(context: &Context<'_>, docker: Result<(), &Error>) -> Tally {
     context.wait_until_quiet(runner.name);
     // Many tests wait for long, those on PostgreSQL hardly.
     tally += thread::scope(|scope| {
-        let beside = on_database.map(|runner| scope.spawn(move || runner.run(context)));
+        let mut beside = Vec::new();
+        if let Some(runner) = on_database {
+            beside.push(scope.spawn(move || runner.run(context)));
+        }
+        if context.changed.is_none() {
+            beside.push(scope.spawn(|| documented(context)));
+        }
         let tally = runner.run(context);
-        let beside = beside.map(|it| it.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        tally + beside.unwrap_or_default()
+        let beside = beside
+            .into_iter()
+            .map(|it| it.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        beside.fold(tally, |tally, more| tally + more)
     });
-    if context.changed.is_some() {
-        return tally;
-    }
-    tally + documented(context)
+    tally
 }
 
 /// A selection of tests, and where their servers keep what they store.
@@ -258,7 +263,7 @@ fn documented(context: &Context<'_>) -> Tally {
     let mut add = |line: &str| counted += parse_summary(line).unwrap_or_default();
     let suite = Suite {
         name: "examples in the documentation",
-        labelled: false,
+        labelled: true,
         limit: LIMIT,
         tests_failed: None,
     };
