@@ -3,7 +3,7 @@
 //   OSB_API_KEY  its API key
 //   OSB_IMAGE    an image with bash and python3 that is on the host
 //   OSB_SERVER   the server's program, for tests with servers of their own
-//   OSB_CONFIG   the server's configuration: then there are three workers, with a server each
+//   OSB_CONFIG   the server's configuration: then there are two workers, with a server each
 //   OSB_CHROMIUM the browser (/usr/bin/chromium)
 //   OSB_TEST_PATIENCE  factor of all deadlines (1)
 //   OSB_TRACE    records a trace of each test, in end2end/test-results
@@ -18,8 +18,8 @@ export default defineConfig({
   outputDir: "../test-results",
   timeout: 90_000 * patience,
   expect: { timeout: 20_000 * patience },
-  // Two keep two processors busy for five sixths of the time.
-  workers: process.env.OSB_CONFIG ? 3 : 1,
+  // Two keep two processors busy.
+  workers: process.env.OSB_CONFIG ? 2 : 1,
   retries: 0,
   forbidOnly: !!process.env.CI,
   reporter: [["list"]],

@@ -33,13 +33,19 @@ pub(crate) fn ci(repo: &Repo, options: &Options) -> ExitCode {
     count(step("check the format", || {
         run(cargo(repo).args(["fmt", "--all", "--check"]))
     }));
-    // Each has parts with work for one processor only.
+    // Each has parts with work for one processor only. What takes longest, though not the most, goes first.
     let installer = Installer::new(options.may_install());
     let checked = in_parallel(
-        || Ok(step("check the lints", || lint(repo))),
+        || {
+            process::give_way();
+            Ok(step("check the lints", || lint(repo)))
+        },
         || {
             in_parallel(
-                || Ok(step("build what the tests run", || test::build(repo))),
+                || {
+                    process::give_way();
+                    Ok(step("build what the tests run", || test::build(repo)))
+                },
                 || {
                     let build = || wasm::build(repo, Toolchain::ensure(WASM, &installer)?);
                     Ok(step("build the wasm", build))

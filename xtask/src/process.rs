@@ -53,6 +53,14 @@ pub(crate) fn without_xtask_variables(mut command: Command) -> Command {
     command
 }
 
+/// Lets what this thread starts from now on give way to what other threads start. The priority is that of a
+/// thread, and a program inherits it.
+pub(crate) fn give_way() {
+    const NICE: i32 = 10;
+    // Without it, everything is as fast in the end.
+    let _ = rustix::process::nice(NICE);
+}
+
 /// Longest time for a query such as `docker version`, which hangs when its daemon does.
 pub(crate) const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Lines of output that may wait for the watcher.

@@ -82,13 +82,13 @@ fn reason(overlap: Overlap) -> &'static str {
     match overlap {
         Overlap::Below => {
             "lies below a directory that another sandbox can write to, which could replace it by a link: \
-             mount one that no sandbox has a directory above, or have the operator accept this \
-             (storage.allow_racy_paths)"
+             mount one that no sandbox has a directory above, wait until that sandbox is removed, or have \
+             the operator accept this (storage.allow_racy_paths)"
         }
         Overlap::Above => {
             "lies above a directory that another sandbox has, so it could be used to move or replace that: \
-             mount it with readOnly, mount one that no sandbox has a directory below, or have the operator \
-             accept this (storage.allow_racy_paths)"
+             mount it with readOnly, mount one that no sandbox has a directory below, wait until that \
+             sandbox is removed, or have the operator accept this (storage.allow_racy_paths)"
         }
     }
 }
