@@ -1,5 +1,5 @@
-//! Embeds the console's static files in a release build. A debug build reads them when it runs, so it
-//! does not wait for them, and a new wasm needs no new server.
+//! Embeds the console's static files in a release build. A debug build reads them when it starts, so that
+//! it is not built anew for a new wasm.
 //!
 //! `cargo xtask build` makes them in `<repo>/target/site` whatever `CARGO_TARGET_DIR` is:
 //!
@@ -22,7 +22,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Set while the site is still being built: cargo then compiles everything but a release of this crate.
+/// Set while the site is still being built: a release build of this crate then fails, and only what it
+/// depends on is compiled.
 const ONLY_DEPENDENCIES: &str = "OSB_ONLY_DEPENDENCIES";
 
 #[expect(clippy::disallowed_methods, reason = "this is main()")]

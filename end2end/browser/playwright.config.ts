@@ -18,7 +18,7 @@ export default defineConfig({
   outputDir: "../test-results",
   timeout: 90_000 * patience,
   expect: { timeout: 20_000 * patience },
-  // Two keep two processors busy.
+  // On two processors, a third one makes the run no shorter.
   workers: process.env.OSB_CONFIG ? 2 : 1,
   retries: 0,
   forbidOnly: !!process.env.CI,

@@ -33,7 +33,7 @@ pub(crate) fn ci(repo: &Repo, options: &Options) -> ExitCode {
     count(step("check the format", || {
         run(cargo(repo).args(["fmt", "--all", "--check"]))
     }));
-    // Each has parts with work for one processor only. What takes longest, though not the most, goes first.
+    // The wasm takes longest and mostly one processor, so the others give way to it.
     let installer = Installer::new(options.may_install());
     let checked = in_parallel(
         || {

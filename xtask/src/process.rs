@@ -56,8 +56,9 @@ pub(crate) fn without_xtask_variables(mut command: Command) -> Command {
 /// Lets what this thread starts from now on give way to what other threads start. The priority is that of a
 /// thread, and a program inherits it.
 pub(crate) fn give_way() {
+    /// A tenth of the share.
     const NICE: i32 = 10;
-    // Without it, everything is as fast in the end.
+    // Without it, the build only takes longer.
     let _ = rustix::process::nice(NICE);
 }
 

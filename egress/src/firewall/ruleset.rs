@@ -6,7 +6,9 @@
 //!  output ──▶ resolve (nat, before Docker's own)   port 53 ──▶ the sidecar's DNS proxy
 //!         └─▶ egress (filter)
 //!               over loopback from an address of another machine ─────────────────────────▶ drop
-//!               sidecar to its upstreams, loopback, answers to connections from outside ──▶ accept
+//!               sidecar to its upstreams, its API, loopback, neighbours ──────────────────▶ accept
+//!               from an address of another machine ───────────────────────────────────────▶ drop
+//!               answers to connections from outside, error messages of the kernel ────────▶ accept
 //!               connection that this policy admitted ─────────────────────────────────────▶ accept
 //!               DNS over TLS, QUIC or HTTPS ──────────────────────────────────────────────▶ refuse
 //!               networks of the operator, networks of the user, addresses of allowed names
@@ -390,17 +392,17 @@ impl Document {
         // Every process can bind a foreign IPv6 address. Over the loopback interface it would be
         // another machine: what is sent to that machine would be an answer, and what comes from it
         // could be the answer of an upstream. A rejection would be sent to that machine, too.
-        let foreign = || {
-            let source_type = json!({"fib": {"result": "type", "flags": ["saddr"]}});
-            differs(source_type, json!("local"))
-        };
+        let source_type = || json!({"fib": {"result": "type", "flags": ["saddr"]}});
+        let foreign = || differs(source_type(), json!("local"));
         self.rule(EGRESS, vec![over_loopback(), foreign(), drop()]);
         for upstream in &around.upstreams {
             let mut to = to_port(upstream.port());
-            // An upstream that the sandbox may ask directly is asked without a mark.
-            if !is_asked_directly(*upstream, &around.exempt) {
-                to.push(equals(meta("mark"), json!(around.mark)));
-            }
+            // An upstream that the sandbox may ask directly is asked without a mark, and with an address
+            // of its own only.
+            to.push(match is_asked_directly(*upstream, &around.exempt) {
+                true => equals(source_type(), json!("local")),
+                false => equals(meta("mark"), json!(around.mark)),
+            });
             to.push(destination_is(upstream.ip()));
             to.push(accept());
             self.rule(EGRESS, to);

@@ -97,6 +97,26 @@ fn a_machine_that_is_allowed_gets_nothing_to_pass_on_to_another() {
 }
 
 #[test]
+fn a_name_server_that_the_sandbox_asks_directly_answers_no_other_machine() {
+    let variables = [
+        ("OPENSANDBOX_EGRESS_NAMESERVER_EXEMPT", "2001:db8::2"),
+        ("OPENSANDBOX_EGRESS_DNS_UPSTREAM", "[2001:db8::2]:53"),
+    ];
+    let world = World::with("dns+nft", "{}", &variables);
+    let server = at("2001:db8::2", 53);
+    let (own, sent) = world.inside(|| {
+        let own = UdpSocket::bind((SANDBOX, 0)).unwrap();
+        let other = pretending(Type::DGRAM, at(MACHINE, 7000));
+        (
+            own.send_to(b"x", server),
+            other.send_to(b"x", &server.into()),
+        )
+    });
+    own.unwrap();
+    assert!(refused(sent));
+}
+
+#[test]
 fn another_machine_has_no_ipv4_address_of_its_own_in_the_sandbox() {
     let world = World::new("dns+nft", "{}");
     world.inside(|| {

@@ -1,5 +1,5 @@
-//! Builds of execd, of the egress sidecar, of the console's site, and of the server that embeds the
-//! site.
+//! Builds of execd, of the egress sidecar, of the console's site, and of the server, which embeds the
+//! site in a release.
 
 mod arm64;
 mod execd;
@@ -16,7 +16,7 @@ use anyhow::Result;
 
 use crate::{host::Installer, process::query, repo::Repo, step::in_parallel};
 
-/// Variable with which the server's build script fails, so that only what it depends on is built.
+/// Variable with which the build script of a release of the server fails, so that only what it depends on is built.
 pub(crate) const ONLY_DEPENDENCIES: &str = "OSB_ONLY_DEPENDENCIES";
 
 /// How a build is optimised.
@@ -79,7 +79,7 @@ pub(crate) fn all(repo: &Repo, installer: &Installer, profile: Profile, dist: &P
             Profile::Release => {
                 execd::build(repo, profile, dist)?;
                 sidecar(repo, profile, dist)?;
-                server::dependencies(repo, profile)
+                server::dependencies(repo)
             }
         },
         || site::build(repo, installer),

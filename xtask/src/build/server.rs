@@ -12,21 +12,21 @@ use crate::{
     step::step,
 };
 
-/// Compiles the server's dependencies while its site is built for the first time. The end of the
+/// Compiles the dependencies of a release of the server while its site is built for the first time. The end of the
 /// site's build uses one processor; this uses the others.
-pub(super) fn dependencies(repo: &Repo, profile: Profile) -> Result<()> {
+pub(super) fn dependencies(repo: &Repo) -> Result<()> {
     if repo.site().join("pkg").exists() {
         return Ok(());
     }
     step("build the server's dependencies", || {
-        let mut cargo = command(repo, profile);
+        let mut cargo = command(repo, Profile::Release);
         run_ignoring_failure(cargo.arg("--keep-going").env(ONLY_DEPENDENCIES, "1"))
     })
 }
 
 /// Builds the server into `dist/opensandbox-server`.
 pub(super) fn build(repo: &Repo, profile: Profile, dist: &Path) -> Result<()> {
-    step("build the server with its console", || {
+    step("build the server", || {
         let mut cargo = command(repo, profile);
         run(&mut cargo)?;
         let built = repo
@@ -40,7 +40,7 @@ pub(super) fn build(repo: &Repo, profile: Profile, dist: &Path) -> Result<()> {
 /// Builds the server as one static binary into `dist/opensandbox-server`, for other machines.
 pub(super) fn build_static(repo: &Repo, dist: &Path) -> Result<()> {
     const PROFILE: Profile = Profile::Release;
-    step("build the static server with its console", || {
+    step("build the static server", || {
         let target = native::target()?;
         let mut cargo = command(repo, PROFILE);
         // The variable replaces the flags of the configuration.

@@ -26,6 +26,8 @@ use crate::{
 const LIMIT: Duration = Duration::from_secs(60);
 /// Where Debian keeps the programs, a folder for each version. They are not on `PATH`.
 const DEBIAN: &str = "/usr/lib/postgresql";
+/// Begins the names of folders; the id of the process that needs it follows.
+const FOLDER: &str = "opensandbox-postgres-";
 /// A file system in memory, and the room there that the databases of all tests need. A test makes and removes
 /// hundreds of files, which costs a file system on a disk more than it costs PostgreSQL.
 const IN_MEMORY: (&str, u64) = ("/dev/shm", 8 << 30);
@@ -96,8 +98,8 @@ impl Postgres {
         }
         require_all([missing(installer)])?;
         let programs = programs().context("PostgreSQL has no initdb")?;
-        let name = format!("opensandbox-postgres-{}", std::process::id());
-        let folder = parent.join(name);
+        remove_left(parent)?;
+        let folder = parent.join(format!("{FOLDER}{}", std::process::id()));
         fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let started = launch(&programs, &folder, settings);
         let (server, port) = started.inspect_err(|_| {
@@ -146,6 +148,22 @@ impl Drop for Postgres {
         }
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Removes what runs left that were killed.
+fn remove_left(parent: &Path) -> Result<()> {
+    let entries =
+        fs::read_dir(parent).with_context(|| format!("cannot list {}", parent.display()))?;
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(FOLDER));
+        let is_left = |pid: &str| !Path::new("/proc").join(pid).exists();
+        if pid.is_some_and(is_left) {
+            // Another run may be removing it as well.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    Ok(())
 }
 
 /// Makes a cluster and starts its server on a free port.

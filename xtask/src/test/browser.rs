@@ -70,7 +70,7 @@ impl Selection {
     }
 
     fn run(&self, context: &Context<'_>) -> Tally {
-        netlink::without(|| self.suite(context))
+        self.suite(context)
             .unwrap_or_else(|error| context.report_failure("run the browser tests", &error))
     }
 
@@ -121,20 +121,24 @@ impl Selection {
             tests_failed: None,
         };
         eprintln!("==> {NAME}");
-        let mut tally = suite.run_cases(
-            context,
-            &mut playwright,
-            None,
-            || {
-                let mut cases = junit::read(&report)?;
-                cases.extend(outside_of_tests(&fs::read_to_string(&whole)?)?);
-                Ok(cases)
-            },
-            |case| {
-                let alone = Self::of(case);
-                Box::new(move |context| alone.run(context))
-            },
-        );
+        let run = || {
+            Ok(suite.run_cases(
+                context,
+                &mut playwright,
+                None,
+                || {
+                    let mut cases = junit::read(&report)?;
+                    cases.extend(outside_of_tests(&fs::read_to_string(&whole)?)?);
+                    Ok(cases)
+                },
+                |case| {
+                    let alone = Self::of(case);
+                    Box::new(move |context| alone.run(context))
+                },
+            ))
+        };
+        // Of a network's changes only Chromium must not hear.
+        let mut tally = netlink::without(run)?;
         if let Err(error) = server.stop() {
             tally += context.report_failure("stop the server of the browser tests", &error);
         }

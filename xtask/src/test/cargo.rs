@@ -37,8 +37,6 @@ const FULL: &str = "OPENSANDBOX_TEST_FULL";
 /// Profiles of the test runner, in `.config/nextest.toml`; the second one is for the long form of tests.
 const PROFILE: &str = "ci";
 const PROFILE_FULL: &str = "full";
-/// End of the name of the profile that runs beside these.
-const BESIDE: &str = "-postgresql";
 /// Exit status of the test runner when tests failed.
 const TESTS_FAILED: i32 = 100;
 
@@ -52,7 +50,7 @@ const POSTGRES: &str = "OPENSANDBOX_TEST_POSTGRESQL";
 /// Variable that selects the database of test servers.
 const STORE: &str = "OPENSANDBOX_TEST_STORE";
 
-/// Runs all tests, and those of servers on PostgreSQL as well. Without an engine, as the error in
+/// Runs all tests, then those of servers again on PostgreSQL. Without an engine, as the error in
 /// `docker` says, it leaves out the tests that need one.
 pub(super) fn run(context: &Context<'_>, docker: Result<(), &Error>) -> Tally {
     let built = build(context.repo).and_then(|()| NEXTEST.ensure(context.repo, &context.installer));
@@ -105,28 +103,24 @@ pub(super) fn run(context: &Context<'_>, docker: Result<(), &Error>) -> Tally {
             Err(error) => notice(&format!("cannot list the tests on Docker: {error:#}")),
         }
     }
-    let on_database = runner.database.is_some().then(|| Runner {
-        name: "Rust tests on PostgreSQL",
-        on_database: true,
-        tests: ON_ANY_STORE.to_owned(),
-        ..runner.clone()
-    });
     context.wait_until_quiet(runner.name);
-    // Many tests wait for long, those on PostgreSQL hardly.
     tally += thread::scope(|scope| {
-        let mut beside = Vec::new();
-        if let Some(runner) = on_database {
-            beside.push(scope.spawn(move || runner.run(context)));
-        }
-        if context.changed.is_none() {
-            beside.push(scope.spawn(|| documented(context)));
-        }
+        let is_whole = context.changed.is_none();
+        let examples = is_whole.then(|| scope.spawn(|| documented(context)));
         let tally = runner.run(context);
-        let beside = beside
-            .into_iter()
-            .map(|it| it.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        beside.fold(tally, |tally, more| tally + more)
+        let examples = examples.map(|it| it.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        tally + examples.unwrap_or_default()
     });
+    if runner.database.is_some() {
+        let again = Runner {
+            name: "Rust tests on PostgreSQL",
+            on_database: true,
+            tests: ON_ANY_STORE.to_owned(),
+            ..runner
+        };
+        context.wait_until_quiet(again.name);
+        tally += again.run(context);
+    }
     tally
 }
 
@@ -152,11 +146,7 @@ impl Runner {
             true => PROFILE_FULL,
             false => PROFILE,
         };
-        let profile = match self.on_database {
-            true => format!("{profile}{BESIDE}"),
-            false => profile.to_owned(),
-        };
-        command.args(["--profile", &profile]);
+        command.args(["--profile", profile]);
         command.env(load::PATIENCE, load::patience(self.name).to_string());
         let is_part = context.options.filter.is_some() || context.changed.is_some();
         if is_part {
@@ -174,7 +164,7 @@ impl Runner {
             limit: LIMIT,
             tests_failed: Some(TESTS_FAILED),
         };
-        let report = context.repo.path("target/nextest").join(&profile);
+        let report = context.repo.path("target/nextest").join(profile);
         let report = report.join("junit.xml");
         if let Err(error) = remove(&report) {
             return context.report_failure(&format!("run {}", self.name), &error);

@@ -65,42 +65,58 @@ mod site {
 #[cfg(not(embeds_site))]
 mod site {
     use std::{
+        env,
         hash::{DefaultHasher, Hash, Hasher},
-        path::Path,
+        path::{Path, PathBuf},
         sync::LazyLock,
     };
 
     use memory_serve::Asset;
     use walkdir::WalkDir;
 
-    const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/site");
-
     struct Site {
         id: String,
+        hydrates: bool,
         files: &'static [Asset],
     }
 
     static SITE: LazyLock<Site> = LazyLock::new(|| {
+        let folder = folder().unwrap_or_default();
         // Sizes and times stand for the content: tests start a server each.
         let mut hasher = DefaultHasher::new();
-        let entries = WalkDir::new(FOLDER).sort_by_file_name().into_iter();
-        let files = entries
+        let files: Vec<Asset> = WalkDir::new(&folder)
+            .sort_by_file_name()
+            .into_iter()
             .filter_map(Result::ok)
             .filter(|entry| entry.file_type().is_file())
             .filter_map(|entry| {
                 let metadata = entry.metadata().ok()?;
                 (metadata.len(), metadata.modified().ok()).hash(&mut hasher);
-                asset(entry.path())
+                asset(&folder, entry.path())
             })
             .collect();
+        let has = |route: &str| files.iter().any(|file| file.route == route);
         Site {
             id: format!("{:016x}", hasher.finish()),
+            hydrates: has("/pkg/osb.js") && has("/pkg/osb_bg.wasm"),
             files: Vec::leak(files),
         }
     });
 
-    fn asset(path: &Path) -> Option<Asset> {
-        let name = path.strip_prefix(FOLDER).ok()?.to_str()?;
+    /// The site of the checkout whose package Cargo runs, or in which this program lies. Not of the one
+    /// that it was compiled in: checkouts may share what is compiled.
+    fn folder() -> Option<PathBuf> {
+        let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+        let starts = package.into_iter().chain(env::current_exe().ok());
+        let sites = starts.map(|start| {
+            let mut sites = start.ancestors().map(|above| above.join("target/site"));
+            sites.find(|site| site.is_dir())
+        });
+        sites.flatten().next()
+    }
+
+    fn asset(folder: &Path, path: &Path) -> Option<Asset> {
+        let name = path.strip_prefix(folder).ok()?.to_str()?;
         let content_type = mime_guess::from_path(path).first_or_octet_stream();
         Some(Asset {
             route: format!("/{name}").leak(),
@@ -114,8 +130,7 @@ mod site {
     }
 
     pub(super) fn hydrates() -> bool {
-        let has = |file: &str| Path::new(FOLDER).join("pkg").join(file).is_file();
-        has("osb.js") && has("osb_bg.wasm")
+        SITE.hydrates
     }
 
     pub(super) fn id() -> &'static str {
