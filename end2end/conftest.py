@@ -1,10 +1,26 @@
 """Fixtures and options that every suite shares."""
 
+import os
+import tempfile
 import uuid
+from pathlib import Path
 
+import certifi
 import pytest
 
 from target import Target
+
+# No test uses TLS, but each client reads the certificates of all authorities first, which takes longer than
+# most requests. It also reads a file with one of them.
+authority = tempfile.NamedTemporaryFile("w", suffix=".pem")
+
+
+def pytest_configure() -> None:
+    end = "-----END CERTIFICATE-----\n"
+    first, _, _ = Path(certifi.where()).read_text().partition(end)
+    authority.write(first + end)
+    authority.flush()
+    os.environ["SSL_CERT_FILE"] = authority.name
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
