@@ -16,7 +16,8 @@ use anyhow::Result;
 
 use crate::{host::Installer, process::query, repo::Repo, step::in_parallel};
 
-/// Variable with which the build script of a release of the server fails, so that only what it depends on is built.
+/// Variable with which the build script of a release of the server fails, so that only what it depends on
+/// is built.
 pub(crate) const ONLY_DEPENDENCIES: &str = "OSB_ONLY_DEPENDENCIES";
 
 /// How a build is optimised.

@@ -12,8 +12,8 @@ use crate::{
     step::step,
 };
 
-/// Compiles the dependencies of a release of the server while its site is built for the first time. The end of the
-/// site's build uses one processor; this uses the others.
+/// Compiles the dependencies of a release of the server while its site is built for the first time. The
+/// end of the site's build uses one processor; this uses the others.
 pub(super) fn dependencies(repo: &Repo) -> Result<()> {
     if repo.site().join("pkg").exists() {
         return Ok(());
