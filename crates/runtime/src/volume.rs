@@ -9,6 +9,8 @@ pub enum VolumeFailure {
     HostPathCreate,
     /// The directory below the volume's root leads elsewhere, or cannot be used.
     SubPath,
+    /// The mount path leads to a directory of the platform.
+    MountPath,
     /// A volume of that name must not be used.
     ClaimName,
     /// There is no volume of that name, and none was to be made.

@@ -76,6 +76,7 @@ pub(super) fn volume_failure(failure: VolumeFailure) -> (StatusCode, &'static st
     use StatusCode as S;
     match failure {
         VolumeFailure::HostPathNotAllowed => (S::BAD_REQUEST, code::HOST_PATH_NOT_ALLOWED),
+        VolumeFailure::MountPath => (S::BAD_REQUEST, code::INVALID_MOUNT_PATH),
         VolumeFailure::SubPath => (S::BAD_REQUEST, code::INVALID_SUB_PATH),
         VolumeFailure::ClaimName => (S::BAD_REQUEST, code::INVALID_PVC_NAME),
         VolumeFailure::ClaimMissing => (S::BAD_REQUEST, code::PVC_NOT_FOUND),

@@ -3,6 +3,7 @@
 //! Nothing is checked in advance: a missing image, a missing network and a taken port show as errors
 //! of the create and start calls, which are then handled and retried.
 
+pub(super) mod coverage;
 mod failure;
 
 use std::sync::{
@@ -244,13 +245,15 @@ impl DockerRuntime {
         Ok(main)
     }
 
-    /// Starts the main container, if its volumes are what was found.
+    /// Starts the main container, if its volumes are what was found and cover nothing of the platform.
     async fn start_main(
         &self,
         spec: &CreateSpec,
         container: &str,
         staged: &Staged<'_>,
     ) -> Result<(), Failure> {
+        let checked = self.check_coverage(container, spec).await;
+        checked.map_err(|refused| refused.of_member(spec))?;
         self.volumes_at_start(spec.id(), staged.volumes).await?;
         let started = self.start_container(container).await;
         started.map_err(|refused| match refused.of_member(spec) {

@@ -10,19 +10,17 @@ use std::{collections::HashMap, path::Path};
 
 use bollard::{
     Docker,
-    models::{ContainerCreateBody, HostConfig, Volume, VolumeCreateRequest},
+    models::{Volume, VolumeCreateRequest},
     query_parameters::{
-        ContainerArchiveInfoOptionsBuilder, CreateContainerOptionsBuilder,
-        ListVolumesOptionsBuilder, RemoveContainerOptionsBuilder, RemoveVolumeOptions,
+        ContainerArchiveInfoOptionsBuilder, ListVolumesOptionsBuilder, RemoveVolumeOptions,
         UploadToContainerOptionsBuilder,
     },
 };
 use jiff::{SignedDuration, Timestamp};
-use rand::RngExt;
 use tokio::sync::{Mutex, OnceCell};
 use tracing::{debug, info};
 
-use super::{engine::bounded, error, execd_binary::ExecdBinary, labels};
+use super::{engine::bounded, error, execd_binary::ExecdBinary, helper, labels};
 use crate::RuntimeError;
 
 /// Where the volume appears in a sandbox. `/opt/opensandbox` itself stays writable.
@@ -126,7 +124,7 @@ impl ExecdVolume {
             return false;
         };
         let has_execd = self.has_execd(docker, &helper).await;
-        remove_helper(docker, &helper).await;
+        helper::remove(docker, &helper).await;
         matches!(has_execd, Ok(false))
     }
 
@@ -181,34 +179,16 @@ impl ExecdVolume {
             .map_err(|error| failed("create the volume", error))?;
         let helper = self.create_helper(docker, image).await?;
         let written = self.write_if_needed(docker, &helper).await;
-        remove_helper(docker, &helper).await;
+        helper::remove(docker, &helper).await;
         written
     }
 
-    /// Creates a container with the volume that is never started, and returns its name.
+    /// Creates a helper container with the volume, and returns its name.
     async fn create_helper(&self, docker: &Docker, image: &str) -> Result<String, RuntimeError> {
-        let helper = format!("opensandbox-helper-{:016x}", rand::rng().random::<u64>());
-        let body = ContainerCreateBody {
-            image: Some(image.to_owned()),
-            entrypoint: Some(vec![EXECD.to_owned()]),
-            labels: Some(HashMap::from([(
-                labels::HELPER.to_owned(),
-                self.instance.clone(),
-            )])),
-            host_config: Some(HostConfig {
-                binds: Some(vec![format!("{}:{MOUNT}:nocopy", self.name)]),
-                network_mode: Some("none".to_owned()),
-                ..HostConfig::default()
-            }),
-            ..ContainerCreateBody::default()
-        };
-        let options = CreateContainerOptionsBuilder::default()
-            .name(&helper)
-            .build();
-        bounded(docker, docker.create_container(Some(options), body))
+        let bind = format!("{}:{MOUNT}:nocopy", self.name);
+        helper::create(docker, image, &self.instance, vec![bind])
             .await
-            .map_err(|error| failed("create the helper container", error))?;
-        Ok(helper)
+            .map_err(|error| failed("create the helper container", error))
     }
 
     /// Whether the volume has a file of execd's size, as a helper container shows.
@@ -282,22 +262,6 @@ impl ExecdVolume {
         let made = volume.created_at.as_deref();
         made.and_then(|made| made.parse::<Timestamp>().ok())
             .is_some_and(|made| now.duration_since(made) > FOREIGN_KEPT)
-    }
-}
-
-async fn remove_helper(docker: &Docker, helper: &str) {
-    let options = RemoveContainerOptionsBuilder::default()
-        .force(true)
-        .v(true)
-        .build();
-    let removed = docker.remove_container(helper, Some(options));
-    if let Err(error) = bounded(docker, removed).await {
-        // The sweep removes it later.
-        debug!(
-            helper,
-            error = error::reason(&error),
-            "cannot remove the helper container"
-        );
     }
 }
 

@@ -114,10 +114,30 @@ const FOREIGN: [&str; 3] = [
 
 /// Returns all labels of a new main container.
 pub(super) fn of(origin: &Origin, instance: &str, ports: Ports) -> HashMap<String, String> {
+    // All fields are named, so that the compiler asks for the label of a new one.
+    let Origin {
+        id,
+        created_at,
+        source,
+        platform,
+        entrypoint,
+        resources,
+        metadata,
+        extensions,
+        expiry,
+        renew_extend_seconds,
+        token,
+        secure_access,
+        egress_token,
+        hooks,
+        volumes,
+        tenant,
+        owner,
+        pool,
+    } = origin;
     // An image may have labels of a sandbox that it was committed from. Every label that is read back
     // is therefore written, and an empty value means that there is none.
-    let mut labels: HashMap<String, String> = origin
-        .metadata
+    let mut labels: HashMap<String, String> = metadata
         .iter()
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
@@ -154,26 +174,26 @@ pub(super) fn of(origin: &Origin, instance: &str, ports: Ports) -> HashMap<Strin
     ] {
         put(inherited, String::new());
     }
-    put(METADATA, json(&origin.metadata));
-    let extensions: BTreeMap<&str, &str> = origin.extensions.iter().map(without_prefix).collect();
+    put(METADATA, json(metadata));
+    let extensions: BTreeMap<&str, &str> = extensions.iter().map(without_prefix).collect();
     put(EXTENSIONS, json(&extensions));
-    put(ID, origin.id.to_string());
+    put(ID, id.to_string());
     put(SERVER, instance.to_owned());
-    put(CREATED_AT, origin.created_at.to_string());
-    put(IMAGE, origin.source.image().unwrap_or_default().to_owned());
-    put(ENTRYPOINT, json(&origin.entrypoint));
-    put(RESOURCES, json(&origin.resources));
-    match origin.expiry {
+    put(CREATED_AT, created_at.to_string());
+    put(IMAGE, source.image().unwrap_or_default().to_owned());
+    put(ENTRYPOINT, json(entrypoint));
+    put(RESOURCES, json(resources));
+    match *expiry {
         Expiry::At(at) => put(EXPIRES_AT, at.to_string()),
         Expiry::Manual | Expiry::Unknown => put(MANUAL_CLEANUP, "true".to_owned()),
     };
-    if let Some(snapshot) = origin.source.snapshot_id() {
+    if let Some(snapshot) = source.snapshot_id() {
         put(SNAPSHOT_ID, snapshot.to_owned());
     }
-    if let Some(template) = origin.source.template_id() {
+    if let Some(template) = source.template_id() {
         put(TEMPLATE_ID, template.to_owned());
     }
-    if let Some(platform) = &origin.platform {
+    if let Some(platform) = platform {
         put(PLATFORM_OS, platform.os.clone());
         put(PLATFORM_ARCH, platform.arch.clone());
     }
@@ -183,34 +203,34 @@ pub(super) fn of(origin: &Origin, instance: &str, ports: Ports) -> HashMap<Strin
     if let Some(port) = ports.http {
         put(HTTP_PORT, port.to_string());
     }
-    if let Some(seconds) = origin.renew_extend_seconds {
+    if let Some(seconds) = renew_extend_seconds {
         put(RENEW_EXTEND, seconds.to_string());
     }
     for (suffix, value) in extensions {
         put(&format!("{EXTENSION_PREFIX}{suffix}"), value.to_owned());
     }
-    if let Some(token) = &origin.token {
+    if let Some(token) = token {
         put(EXECD_TOKEN, token.expose_secret().to_owned());
     }
-    if let Some(token) = &origin.secure_access {
+    if let Some(token) = secure_access {
         put(SECURE_ACCESS, token.expose_secret().to_owned());
     }
-    if let Some(token) = &origin.egress_token {
+    if let Some(token) = egress_token {
         put(EGRESS_TOKEN, token.expose_secret().to_owned());
     }
-    if origin.hooks {
+    if *hooks {
         put(HOOKS, "true".to_owned());
     }
-    if !origin.volumes.is_empty() {
-        put(REQUESTED_VOLUMES, json(&origin.volumes));
+    if !volumes.is_empty() {
+        put(REQUESTED_VOLUMES, json(volumes));
     }
-    if let Some(tenant) = &origin.tenant {
+    if let Some(tenant) = tenant {
         put(TENANT, tenant.to_string());
     }
-    if let Some(owner) = &origin.owner {
+    if let Some(owner) = owner {
         put(OWNER, owner.to_string());
     }
-    if let Some(pool) = &origin.pool {
+    if let Some(pool) = pool {
         put(POOL, pool.to_string());
     }
     labels

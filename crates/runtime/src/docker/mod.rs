@@ -34,6 +34,7 @@ mod execd_volume;
 #[cfg(test)]
 mod fake_engine;
 mod group;
+mod helper;
 mod host_port;
 mod image;
 mod labels;
@@ -107,6 +108,7 @@ pub struct DockerRuntime {
     clock: Mutex<event_windows::EngineClock>,
     turns: turns::Turns<SandboxId>,
     volumes: volumes::Volumes,
+    image_links: create::coverage::ImageLinks,
     pulls: pull::Pulls,
     meter: Arc<usage::Meter>,
     warm: Arc<warm::Warm>,
@@ -142,6 +144,7 @@ impl DockerRuntime {
             network: network::SandboxNetwork::new(config.network.clone()),
             warm: Arc::new(warm::Warm::new(&config)),
             volumes: volumes::Volumes::new(&config),
+            image_links: create::coverage::ImageLinks::default(),
             config,
             execd,
             creating: under_way::UnderWay::default(),

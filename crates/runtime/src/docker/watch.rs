@@ -451,7 +451,8 @@ mod tests {
         let runtime = Arc::new(runtime);
         let spec = labels::tests::spec();
         runtime.create(spec, &|_| {}).await.unwrap();
-        assert_eq!(engine.requests("GET /containers/c/json").len(), 1);
+        // Before its start, for what its image declares, and after.
+        assert_eq!(engine.requests("GET /containers/c/json").len(), 2);
         let tasks = Supervisor::new();
         let mut events = Arc::clone(&runtime).watch(&tasks);
         loop {
@@ -463,7 +464,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        assert_eq!(engine.requests("GET /containers/c/json").len(), 2);
+        assert_eq!(engine.requests("GET /containers/c/json").len(), 3);
         tasks.stop();
     }
 

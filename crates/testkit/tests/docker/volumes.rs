@@ -1,5 +1,6 @@
 //! Volumes on a real engine: what sandboxes see of them, and what stays behind.
 
+mod coverage;
 mod overlaps;
 
 use std::{
@@ -14,7 +15,7 @@ use osb_testkit::{TestServer, wait_until};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::stage::{Stage, answer, body, create, delete, docker, get, ready};
+use super::stage::{IMAGE, Stage, answer, body, create, delete, docker, get, ready};
 
 /// A directory of the host that sandboxes may get.
 struct Folder(tempfile::TempDir);
@@ -81,9 +82,11 @@ fn shell(stage: &Stage, id: &str, line: &str) -> String {
 
 /// Sends a create that is refused; its status, code and message.
 async fn refused(server: &TestServer, volumes: Value) -> (u16, String, String) {
-    let request = server
-        .request(Method::POST, "/v1/sandboxes")
-        .json(&with(volumes));
+    refused_create(server, &with(volumes)).await
+}
+
+async fn refused_create(server: &TestServer, body: &Value) -> (u16, String, String) {
+    let request = server.request(Method::POST, "/v1/sandboxes").json(body);
     let (status, answer) = answer(request).await;
     let text = |name: &str| answer[name].as_str().unwrap_or_default().to_owned();
     (status.as_u16(), text("code"), text("message"))
@@ -104,6 +107,28 @@ fn exists(volume: &str) -> bool {
     assert!(listed.status.success(), "{listed:?}");
     let names = String::from_utf8(listed.stdout).unwrap();
     names.lines().any(|name| name == volume)
+}
+
+/// An image that is removed when dropped.
+struct Image(String);
+
+impl Image {
+    /// Makes an image from that of the sandboxes: runs a line in it, and adds an instruction.
+    fn made(stage: &Stage, suffix: &str, line: &str, change: &str) -> Self {
+        let image = Self(format!("{}:latest", name(stage, suffix)));
+        let container = docker(&["create", IMAGE, "sh", "-c", line]);
+        docker(&["start", "--attach", &container]);
+        let made = docker(&["commit", "--change", change, &container, &image.0]);
+        assert!(made.starts_with("sha256:"), "{made}");
+        docker(&["rm", "--volumes", &container]);
+        image
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        docker(&["image", "rm", "--force", &self.0]);
+    }
 }
 
 /// A volume that is removed when dropped.
@@ -323,7 +348,7 @@ async fn volumes_that_are_to_stay_stay() {
             "--rm",
             "--volume",
             &mount,
-            super::stage::IMAGE,
+            IMAGE,
             "cat",
             "/data/note",
         ])

@@ -36,7 +36,9 @@ async fn directories_of_two_sandboxes_may_overlap_only_if_the_upper_one_is_read_
     }
     // One of two sandboxes with the same directory has ended.
     assert_overlaps(&server, at(data.clone(), json!({})), NOT_ALLOWED).await;
-    delete(&server, &first).await;
+    // A create waits for a removal that was answered.
+    let path = format!("/v1/sandboxes/{first}");
+    assert_eq!(answer(server.request(Method::DELETE, &path)).await.0, 204);
     let whole = create(&server, &with(at(data, json!({})))).await;
     delete(&server, &whole).await;
     server.stop().await;
@@ -109,25 +111,12 @@ fn a_directory_that_one_sandbox_moved_is_still_the_one_that_another_has() {
     });
 }
 
-/// An image that is removed when dropped.
-struct Image(String);
-
-impl Drop for Image {
-    fn drop(&mut self) {
-        docker(&["image", "rm", "--force", &self.0]);
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_volume_that_an_image_declares_is_in_no_sandboxs_way() {
     let mut stage = Stage::set();
     stage.engine.up().unwrap();
     let folder = Folder::new();
-    let image = Image(name(&stage, "declares:latest"));
-    let container = docker(&["create", crate::stage::IMAGE, "true"]);
-    let declares = ["commit", "--change", "VOLUME /cache", &container, &image.0];
-    assert!(docker(&declares).starts_with("sha256:"));
-    docker(&["rm", "--volumes", &container]);
+    let image = Image::made(&stage, "declares", "true", "VOLUME /cache");
     let server = server_with(&stage, &folder, false).await;
     let mut body = body();
     body["image"]["uri"] = image.0.as_str().into();
