@@ -9,7 +9,8 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque, hash_map},
     net::IpAddr,
     sync::{
-        Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic::AtomicBool,
+        Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::AtomicBool,
     },
 };
 
@@ -25,6 +26,10 @@ use super::{Facts, Record, renewal_throttle::RenewalThrottle};
 const CHANGES: usize = 1024;
 /// Removed sandboxes that are remembered: more than can be removed while a list is on its way.
 const REMOVED: usize = 4096;
+
+/// Time between two full lists that both have to lack all sandboxes of earlier processes, in
+/// milliseconds, before that is believed.
+const SECOND_LOOK_MS: i64 = 30_000;
 
 /// Something changed.
 #[derive(Clone, Debug)]
@@ -60,7 +65,17 @@ pub struct Registry {
     views: RwLock<Views>,
     changes: broadcast::Sender<Change>,
     health: watch::Sender<RuntimeHealth>,
+    looks: Mutex<Option<Looks>>,
     deadline_moved: Notify,
+}
+
+/// Full lists of the runtime since the start of this process.
+#[derive(Clone, Copy, Debug)]
+struct Looks {
+    first: WireTime,
+    last: WireTime,
+    /// Whether one had a sandbox of an earlier process.
+    has_found: bool,
 }
 
 #[derive(Debug, Default)]
@@ -122,6 +137,7 @@ impl Registry {
             views: RwLock::default(),
             changes: broadcast::Sender::new(CHANGES),
             health: watch::Sender::new(RuntimeHealth::Starting),
+            looks: Mutex::default(),
             deadline_moved: Notify::new(),
         }
     }
@@ -275,6 +291,29 @@ impl Registry {
             *now = health;
             changed
         });
+    }
+
+    /// Notes a full list of the runtime that was begun at `at`, and whether this process has found a
+    /// sandbox of an earlier one so far.
+    pub(super) fn note_look(&self, at: WireTime, has_found: bool) {
+        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        // The clock may have been set back.
+        let first = looks.map_or(at, |looks| looks.first.min(at));
+        *looks = Some(Looks {
+            first,
+            last: at,
+            has_found,
+        });
+    }
+
+    /// Whether the runtime may be another one by mistake, as far as its lists show: none had a sandbox of
+    /// an earlier process, and the last was begun less than [`SECOND_LOOK_MS`] after the first.
+    #[must_use]
+    pub fn is_doubtful(&self) -> bool {
+        let looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        looks.is_none_or(|looks| {
+            !looks.has_found && looks.last.unix_ms() - looks.first.unix_ms() < SECOND_LOOK_MS
+        })
     }
 
     /// The earliest deadline.

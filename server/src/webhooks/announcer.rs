@@ -67,6 +67,8 @@ struct Tracker {
     backlog: VecDeque<Step>,
     /// Sandboxes that are gone and whose end is not announced.
     awaited: BTreeSet<SandboxId>,
+    /// Those of them that the runtime lacks only if it is the right one.
+    doubted: BTreeSet<SandboxId>,
     /// No use of the store before.
     retry_at: Option<Instant>,
     /// Whether changes were missed.
@@ -152,6 +154,7 @@ impl Webhooks {
             announced: HashMap::new(),
             backlog: VecDeque::new(),
             awaited: BTreeSet::new(),
+            doubted: BTreeSet::new(),
             retry_at: None,
             is_behind: false,
         };
@@ -173,6 +176,14 @@ impl Webhooks {
         let existing: HashSet<_> = records.iter().map(|record| &record.sandbox.id).collect();
         let gone = tracker.announced.keys();
         tracker.awaited = gone.filter(|id| !existing.contains(id)).cloned().collect();
+        if !tracker.awaited.is_empty() && registry.is_doubtful() {
+            tracker.doubted.clone_from(&tracker.awaited);
+            warn!(
+                sandboxes = tracker.doubted.len(),
+                "the runtime has no sandbox of an earlier server, and may be another one by mistake: their \
+                 ends are announced only if a later list has none either"
+            );
+        }
         self.store(&mut tracker).await?;
         Ok(tracker)
     }
@@ -288,7 +299,13 @@ impl Webhooks {
             }
             self.flush(tracker).await?;
         }
+        if !self.0.service.registry().is_doubtful() {
+            tracker.doubted.clear();
+        }
         for id in tracker.awaited.clone() {
+            if tracker.doubted.contains(&id) {
+                continue;
+            }
             if let Some(entry) = self.0.store.history(&id).await? {
                 // Its mark was not left because nothing was announced then.
                 let events = difference::end(tracker.announced.get(&id), &entry);

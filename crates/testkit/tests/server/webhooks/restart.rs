@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use osb_runtime::{RuntimeEvent, sim::SimRuntime};
 use osb_store::Location;
 use osb_testkit::{WebhookReceiver, patience, store_in, wait_until};
 use serde_json::json;
@@ -57,6 +58,47 @@ async fn what_happened_while_no_server_ran_is_found_at_the_start() {
     };
     let ids = wait_until("messages", ids, |ids| ids.len() >= 7).await;
     assert_eq!(ids.len(), 7, "nothing is announced again");
+    stage.server.stop().await;
+}
+
+/// An address in the configuration may lead to another engine.
+#[tokio::test]
+async fn a_runtime_without_any_of_the_sandboxes_is_looked_at_twice() {
+    let stage = Stage::new().await;
+    let receiver = WebhookReceiver::start().await.unwrap();
+    stage.subscribe(&receiver).await;
+    let ids = [stage.create().await, stage.create().await];
+    arrived(&receiver, 4).await;
+    let look_later = |sim: &SimRuntime, seconds| match sim.look() {
+        RuntimeEvent::Synced { all, at } => RuntimeEvent::Synced {
+            all,
+            at: at.plus_seconds(seconds).unwrap(),
+        },
+        other => panic!("{other:?}"),
+    };
+    // A message that was under way at a stop may arrive twice, with one id.
+    let deleted = async || {
+        let received = receiver.received().into_iter();
+        let deleted = received.filter(|it| it.kind() == "sandbox.deleted");
+        let ids = deleted.map(|it| it.header("webhook-id").to_owned());
+        ids.collect::<BTreeSet<_>>().len()
+    };
+    let stage = stage
+        .restart(OPEN, async |sim| {
+            for id in &ids {
+                sim.vanish(&id.as_str().into()).await;
+            }
+        })
+        .await;
+    // What is created there meanwhile is announced.
+    let new = stage.create().await;
+    stage.sim.emit(look_later(&stage.sim, 29)).await;
+    stage.delete(&new).await;
+    wait_until("its end", &deleted, |count| *count > 0).await;
+    assert_eq!(deleted().await, 1);
+    stage.sim.emit(look_later(&stage.sim, 31)).await;
+    wait_until("the ends of the others", &deleted, |count| *count > 2).await;
+    assert_eq!(deleted().await, 3);
     stage.server.stop().await;
 }
 
