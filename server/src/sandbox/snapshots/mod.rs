@@ -99,7 +99,6 @@ impl Service {
         if let Some(full) = self.full_quota(origin.tenant.as_ref()).await? {
             return Err(Error::Snapshot(SnapshotError::DiskFull(full)));
         }
-        self.check_snapshot_number(origin.tenant.as_deref()).await?;
         self.require_hold("take a snapshot")?;
         let at = now();
         let row = SnapshotRow {
@@ -128,6 +127,8 @@ impl Service {
         }
         let service = self.clone();
         self.owned("accept a snapshot", async move {
+            let _one_at_a_time = service.inner.additions.lock().await;
+            service.check_snapshot_number(row.tenant.as_deref()).await?;
             // Before there is a row: one that no task works at is recovered.
             let capture = Capture::begin(&service, &row)?;
             let rows = std::slice::from_ref(&row);

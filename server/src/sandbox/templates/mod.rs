@@ -93,7 +93,6 @@ impl Service {
         if let Some(full) = self.full_quota(tenant.as_ref()).await? {
             return Err(Error::Template(TemplateError::DiskFull(full)));
         }
-        self.check_template_number(tenant.as_deref()).await?;
         self.require_hold("make a template")?;
         let NewTemplate {
             spec,
@@ -126,6 +125,8 @@ impl Service {
         }
         let service = self.clone();
         self.owned("accept a template", async move {
+            let _one_at_a_time = service.inner.additions.lock().await;
+            service.check_template_number(row.tenant.as_deref()).await?;
             // Before there is a row: one that no task works at is recovered.
             let making = Making::begin(&service, &row)?;
             service.inner.store.add_template(&row).await?;
@@ -136,8 +137,7 @@ impl Service {
         .await
     }
 
-    /// Refuses one more template of a tenant that has as many as it may have. Those that are accepted at
-    /// the same time may be some more.
+    /// Refuses one more template of a tenant that has as many as it may have.
     async fn check_template_number(&self, tenant: Option<&str>) -> Result<(), Error> {
         let Some(tenant) = tenant else {
             return Ok(());

@@ -147,3 +147,26 @@ async fn a_tenant_has_a_limited_number_of_snapshots() {
     }
     server.stop().await;
 }
+
+#[tokio::test]
+async fn snapshots_at_once_do_not_exceed_the_limit_together() {
+    let (sim, folder) = (sim(), tempfile::tempdir().unwrap());
+    let server = with_teams(&sim, folder.path(), "[snapshots]\nmax_snapshots = 2\n").await;
+    let mut sandboxes = Vec::new();
+    for _ in 0..6 {
+        sandboxes.push(created_as(&server, "key-a").await);
+    }
+    let at_once = sandboxes.iter().cycle().take(24);
+    let at_once = at_once.map(|sandbox| take_as(&server, "key-a", sandbox));
+    let answers = futures::future::join_all(at_once).await;
+    let taken = answers.iter().filter(|(status, _)| *status == 202).count();
+    assert!((1..=2).contains(&taken), "{answers:?}");
+    // Those that had to wait for another of their tenant get the rest, and no more.
+    let again = async || take_as(&server, "key-a", &sandboxes[0]).await.0;
+    wait_until("the limit", again, |status| *status == 403).await;
+    let list = answer(server.request_as("key-a", Method::GET, "/v1/snapshots"))
+        .await
+        .1;
+    assert_eq!(list["items"].as_array().unwrap().len(), 2, "{list}");
+    server.stop().await;
+}

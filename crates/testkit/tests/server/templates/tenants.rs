@@ -143,3 +143,26 @@ async fn a_tenant_has_a_limited_number_of_templates() {
     }
     server.stop().await;
 }
+
+#[tokio::test]
+async fn templates_at_once_do_not_exceed_the_limit_together() {
+    let (sim, folder) = (sim(), tempfile::tempdir().unwrap());
+    std::fs::write(folder.path().join("tenants.toml"), TEAMS).unwrap();
+    let more = "[templates]\nmax_templates = 2\n";
+    let server = TestServer::with_tenants_and(sim, folder.path(), more).await;
+    let server = server.unwrap();
+    up(&server).await;
+    let add = || {
+        let request = server.request_as("key-a", Method::POST, "/v1/templates");
+        answer(request.json(&image()))
+    };
+    let answers = futures::future::join_all((0..24).map(|_| add())).await;
+    let made = answers.iter().filter(|(status, _)| *status == 201).count();
+    assert!((1..=2).contains(&made), "{answers:?}");
+    wait_until("the limit", add, |(status, _)| *status == 403).await;
+    let list = answer(server.request_as("key-a", Method::GET, "/v1/templates"))
+        .await
+        .1;
+    assert_eq!(list["items"].as_array().unwrap().len(), 2, "{list}");
+    server.stop().await;
+}
