@@ -60,10 +60,34 @@ impl Service {
         let Some(record) = self.find(id) else {
             return self.original_of_history(id).await;
         };
-        let origin = &record.facts.origin;
+        // All fields are named, so that the compiler asks what a copy does with a new one.
+        let Origin {
+            source,
+            entrypoint,
+            resources,
+            volumes,
+            secure_access,
+            egress_token,
+            created_at,
+            expiry,
+            // See `extensions`.
+            extensions: _,
+            renew_extend_seconds: _,
+            // What it has now counts.
+            metadata: _,
+            // See `completed`.
+            platform: _,
+            hooks: _,
+            // Every sandbox has its own.
+            id: _,
+            token: _,
+            tenant: _,
+            owner: _,
+            pool: _,
+        } = &*record.facts.origin;
         let mut environment = self.environment(id).await?;
         let policy = environment.as_mut().and_then(|it| it.network_policy.take());
-        let template = origin.source.template_id();
+        let template = source.template_id();
         let names = environment.map(|environment| {
             // Those of a template come with it.
             let own = environment.variables.into_iter();
@@ -72,22 +96,22 @@ impl Service {
                 .collect()
         });
         Ok(Original {
-            image: match &origin.source {
+            image: match source {
                 Source::Image(image) => Some(image.clone()),
                 Source::Snapshot(_) | Source::Pool(_) | Source::Template(_) => None,
             },
-            snapshot: origin.source.snapshot_id().map(str::to_owned),
+            snapshot: source.snapshot_id().map(str::to_owned),
             template: template.map(str::to_owned),
-            entrypoint: origin.entrypoint.clone(),
-            resources: origin.resources.clone(),
+            entrypoint: entrypoint.clone(),
+            resources: resources.clone(),
             metadata: record.sandbox.metadata.clone(),
-            extensions: extensions(origin),
-            volumes: origin.volumes.clone(),
-            secure_access: origin.secure_access.is_some(),
-            has_network_policy: origin.egress_token.is_some(),
+            extensions: extensions(&record.facts.origin),
+            volumes: volumes.clone(),
+            secure_access: secure_access.is_some(),
+            has_network_policy: egress_token.is_some(),
             network_policy: policy.and_then(|text| serde_json::from_str(&text).ok()),
-            timeout: match origin.expiry {
-                Expiry::At(at) => Some(whole_seconds(at.unix_ms() - origin.created_at.unix_ms())),
+            timeout: match *expiry {
+                Expiry::At(at) => Some(whole_seconds(at.unix_ms() - created_at.unix_ms())),
                 Expiry::Manual | Expiry::Unknown => None,
             },
             variables: names,

@@ -73,19 +73,40 @@ impl Service {
         let Some((taken, member)) = found else {
             return Ok(None);
         };
-        let asked = &spec.origin;
+        // All fields are named, so that the compiler asks what a claim does with a new one.
+        let Origin {
+            created_at,
+            entrypoint,
+            metadata,
+            extensions,
+            expiry,
+            renew_extend_seconds,
+            tenant,
+            owner,
+            // The member's, or what no create with a pool may ask for.
+            id: _,
+            source: _,
+            platform: _,
+            resources: _,
+            token: _,
+            secure_access: _,
+            egress_token: _,
+            hooks: _,
+            volumes: _,
+            pool: _,
+        } = spec.origin.clone();
         let origin = Origin {
-            created_at: asked.created_at,
-            entrypoint: match asked.entrypoint.is_empty() {
+            created_at,
+            entrypoint: match entrypoint.is_empty() {
                 true => member.origin.entrypoint.clone(),
-                false => asked.entrypoint.clone(),
+                false => entrypoint,
             },
-            metadata: asked.metadata.clone(),
-            extensions: asked.extensions.clone(),
-            expiry: asked.expiry,
-            renew_extend_seconds: asked.renew_extend_seconds,
-            tenant: asked.tenant.clone(),
-            owner: asked.owner.clone(),
+            metadata,
+            extensions,
+            expiry,
+            renew_extend_seconds,
+            tenant,
+            owner,
             ..member.origin
         };
         // The entry point may be the template's. The member is given back.

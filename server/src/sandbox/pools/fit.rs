@@ -1,6 +1,6 @@
 //! Creates that name no pool, and would make what waits in one (`[pools] serve_plain_creates`).
 
-use osb_runtime::{CreateSpec, NetworkPolicy, Observed};
+use osb_runtime::{CreateSpec, Observed, Origin};
 use serde_json::Value;
 
 use super::state::{Key, Taken};
@@ -34,32 +34,65 @@ impl Service {
 
 /// Whether a create that claims this member gets what it would make.
 fn fits(spec: &CreateSpec, member: &CreateSpec) -> bool {
-    let (asked, given) = (&spec.origin, &member.origin);
-    let is_plain = spec.auth.is_none()
-        && spec.lifecycle.is_none()
-        && !spec.isolation
-        && spec.volumes.is_empty()
-        && asked.secure_access.is_none()
-        && asked.platform.is_none();
+    // All fields are named, so that the compiler asks what a claim does with a new one.
+    let CreateSpec {
+        origin,
+        auth,
+        env,
+        // The amounts are compared as requested.
+        limits: _,
+        lifecycle,
+        isolation,
+        // Only members wait, and have something prepared.
+        waits: _,
+        network_policy,
+        prepared: _,
+        volumes,
+    } = spec;
+    let Origin {
+        source,
+        platform,
+        entrypoint,
+        resources,
+        secure_access,
+        // The claim sets them.
+        created_at: _,
+        metadata: _,
+        extensions: _,
+        expiry: _,
+        renew_extend_seconds: _,
+        tenant: _,
+        owner: _,
+        // Every member has its own, also a token.
+        id: _,
+        token: _,
+        egress_token: _,
+        pool: _,
+        // They say what the spec has.
+        hooks: _,
+        volumes: _,
+    } = origin;
+    let is_plain = auth.is_none()
+        && lifecycle.is_none()
+        && !isolation
+        && volumes.is_empty()
+        && secure_access.is_none()
+        && platform.is_none();
     // A claim adds variables, and removes only those that it names.
     let mut variables = member.env.iter();
-    let has_variables = variables.all(|(name, value)| spec.env.get(name) == Some(value));
+    let has_variables = variables.all(|(name, value)| env.get(name) == Some(value));
     is_plain
         && has_variables
-        && claimed::check(&asked.entrypoint, &spec.env).is_empty()
-        && asked.source == given.source
-        && asked.resources == given.resources
-        && policy_of(spec) == policy_of(member)
-}
-
-fn policy_of(spec: &CreateSpec) -> Option<&NetworkPolicy> {
-    spec.network_policy.as_ref()
+        && claimed::check(entrypoint, env).is_empty()
+        && *source == member.origin.source
+        && *resources == member.origin.resources
+        && *network_policy == member.network_policy
 }
 
 #[cfg(test)]
 mod tests {
     use osb_protocol::WireTime;
-    use osb_runtime::{Origin, Source};
+    use osb_runtime::{NetworkPolicy, Source};
 
     use super::*;
 

@@ -59,17 +59,37 @@ impl Broken {
 /// # Errors
 /// All rules that it breaks, in the contract's order.
 pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<CreateSpec, Vec<Error>> {
+    // All fields are named, so that the compiler asks what becomes of a new one.
+    let CreateSandboxRequest {
+        image,
+        snapshot_id,
+        platform,
+        timeout,
+        resource_limits,
+        // Nothing is reserved on a single host.
+        resource_requests: _,
+        env,
+        metadata,
+        entrypoint: command,
+        network_policy,
+        credential_proxy,
+        secure_access,
+        volumes,
+        lifecycle,
+        template_id,
+        extensions,
+    } = request;
     let mut broken = Broken::default();
-    let renew_extend_seconds = broken.note(renew_extension(&request.extensions));
-    let isolation = broken.note(isolation(&request.extensions, rules));
+    let renew_extend_seconds = broken.note(renew_extension(&extensions));
+    let isolation = broken.note(isolation(&extensions, rules));
     let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
-    let template = given(&request.template_id);
-    let snapshot = given(&request.snapshot_id);
-    let pool = given(&request.extensions.get(POOL_REF).cloned());
+    let template = given(&template_id);
+    let snapshot = given(&snapshot_id);
+    let pool = given(&extensions.get(POOL_REF).cloned());
     for (feature, is_asked_for) in [
         (Feature::Snapshots, snapshot.is_some()),
         (Feature::Templates, template.is_some()),
-        (Feature::LifecycleHooks, request.lifecycle.is_some()),
+        (Feature::LifecycleHooks, lifecycle.is_some()),
         (Feature::Pools, pool.is_some()),
     ] {
         broken.note(rules.require(feature, is_asked_for));
@@ -77,9 +97,9 @@ pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<Creat
     // Where there are no pools, that is said alone.
     let from_pool = pool.is_some() && rules.features.contains(Feature::Pools);
     for (field, is_given) in [
-        ("networkPolicy", request.network_policy.is_some()),
-        ("secureAccess", request.secure_access),
-        ("volumes", !request.volumes.is_empty()),
+        ("networkPolicy", network_policy.is_some()),
+        ("secureAccess", secure_access),
+        ("volumes", !volumes.is_empty()),
     ] {
         if is_given && from_pool {
             broken.add([Error::rule(field, NOT_WITH_POOL)]);
@@ -93,58 +113,50 @@ pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<Creat
     if isolation == Some(true) && from_pool {
         broken.add([extension_rule(ISOLATION, NOT_WITH_POOL.to_owned())]);
     }
-    let entrypoint = match (request.entrypoint, &snapshot, &pool) {
+    let entrypoint = match (command, &snapshot, &pool) {
         (None, Some(_), _) => Some(RESTORED_ENTRYPOINT.map(str::to_owned).to_vec()),
         // The pool's or the template's.
         (None, _, Some(_)) => Some(Vec::new()),
         (None, ..) if template.is_some() => Some(Vec::new()),
         (given, ..) => broken.note(entrypoint(given)),
     };
-    broken.add(
-        labels::check_all(&request.metadata)
-            .into_iter()
-            .map(Error::from),
-    );
-    for (field, map) in [
-        ("metadata", &request.metadata),
-        ("extensions", &request.extensions),
-    ] {
+    broken.add(labels::check_all(&metadata).into_iter().map(Error::from));
+    for (field, map) in [("metadata", &metadata), ("extensions", &extensions)] {
         broken.note(total_size(field, map, None));
     }
-    let platform = request.platform.as_ref();
+    let platform = platform.as_ref();
     let platform = platform.map(|given| normalise_platform(given, rules, &mut broken));
     let created_at = now();
-    let expiry = broken.note(expiry(request.timeout, created_at, rules));
-    broken.note(rules.require(Feature::SecureAccess, request.secure_access));
+    let expiry = broken.note(expiry(timeout, created_at, rules));
+    broken.note(rules.require(Feature::SecureAccess, secure_access));
     let mut wrong = Vec::new();
     // A sandbox of a pool has what it was started with.
     let policy = match pool {
         Some(_) => None,
-        None => network_policy::text(request.network_policy.as_ref(), rules, &mut wrong),
+        None => network_policy::text(network_policy.as_ref(), rules, &mut wrong),
     };
     let has_policy = policy.is_some();
-    let proxy = request.credential_proxy;
     wrong.extend(network_policy::interception(
-        proxy,
-        &request.env,
+        credential_proxy,
+        &env,
         has_policy,
     ));
     broken.add(wrong);
-    let resources = request.resource_limits.unwrap_or_default();
+    let resources = resource_limits.unwrap_or_default();
     let limits = limits(&resources, &mut broken);
-    environment(&request.env, &mut broken);
+    environment(&env, &mut broken);
     if pool.is_some() {
         let entrypoint = entrypoint.as_deref().unwrap_or_default();
-        broken.add(claimed::check(entrypoint, &request.env));
+        broken.add(claimed::check(entrypoint, &env));
     }
-    let lifecycle = match request.lifecycle {
+    let lifecycle = match lifecycle {
         Some(hooks) => broken.note(hooks_text(&hooks)),
         None => None,
     };
-    broken.note(rules.require(Feature::Volumes, !request.volumes.is_empty()));
-    broken.add(volumes::check(&request.volumes, &rules.storage));
-    let volumes = volumes::normalised(request.volumes);
-    let (source, auth) = match (template, snapshot, pool, request.image) {
+    broken.note(rules.require(Feature::Volumes, !volumes.is_empty()));
+    broken.add(volumes::check(&volumes, &rules.storage));
+    let volumes = volumes::normalised(volumes);
+    let (source, auth) = match (template, snapshot, pool, image) {
         (Some(template), ..) => (Some(Source::Template(template)), None),
         (None, Some(snapshot), ..) => (Some(Source::Snapshot(snapshot)), None),
         (None, None, Some(pool), _) => (Some(Source::Pool(pool)), None),
@@ -154,7 +166,7 @@ pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<Creat
             (reference.map(Source::Image), image.auth)
         }
     };
-    let mut env = request.env;
+    let mut env = env;
     let network_policy = policy.map(|rules| NetworkPolicy {
         rules,
         variables: network_policy::variables(&env),
@@ -168,12 +180,12 @@ pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<Creat
         platform,
         entrypoint,
         resources,
-        metadata: request.metadata,
-        extensions: echoed(request.extensions),
+        metadata,
+        extensions: echoed(extensions),
         expiry,
         renew_extend_seconds,
         token: rules.execd_auth.then(new_token),
-        secure_access: request.secure_access.then(new_token),
+        secure_access: secure_access.then(new_token),
         egress_token: has_policy.then(new_token),
         hooks: lifecycle.is_some(),
         volumes: volumes.iter().map(Volume::without_credentials).collect(),
