@@ -193,7 +193,7 @@ fn status_and_code(error: &Error) -> (StatusCode, Code) {
         Error::WrongState { .. } | Error::Paused(_) => {
             return (S::CONFLICT, Fault::WrongState.into());
         }
-        Error::Unreachable { .. } => {
+        Error::Unreachable { .. } | Error::NotRunning { .. } => {
             return (S::INTERNAL_SERVER_ERROR, Fault::Endpoint.into());
         }
         Error::Invalid(_) => (S::UNPROCESSABLE_ENTITY, code::INVALID_PARAMETER),

@@ -9,7 +9,7 @@ use osb_protocol::{SandboxId, headers, lifecycle::Endpoint};
 use osb_runtime::{EGRESS_PORT, EXECD_PORT, Phase, Reach, Runtime, Viewpoint};
 use secrecy::{ExposeSecret, SecretString};
 
-use super::{Error, Facts, Record, lifecycle::now};
+use super::{Error, Facts, Record, lifecycle::now, state};
 
 /// Name of the header with the token of a sandbox with secure access, in the spelling of the contract.
 const SECURE_ACCESS: &str = "OpenSandbox-Secure-Access";
@@ -101,7 +101,7 @@ pub struct Hosts {
 /// Answers a client.
 ///
 /// # Errors
-/// When the sandbox has no address yet or no way in.
+/// When the sandbox has no address yet, does not run any more, or has no way in.
 pub fn for_client(
     runtime: &dyn Runtime,
     hosts: &Hosts,
@@ -114,6 +114,9 @@ pub fn for_client(
         return Err(Error::NoAddressYet(id.clone()));
     }
     let port = query.port;
+    if has_ended(facts) {
+        return Err(not_running(runtime, facts, port));
+    }
     let proxied = || format!("{}/sandboxes/{id}/proxy/{port}", query.proxy_base);
     if let Some(secret) = &facts.origin.secure_access {
         let mut headers = BTreeMap::new();
@@ -171,7 +174,7 @@ pub fn for_proxy(
     facts: &Facts,
     port: u16,
 ) -> Result<Route, Error> {
-    require_running(facts, port)?;
+    require_running(runtime, facts, port)?;
     let reach = reach(runtime, facts, port, Viewpoint::Server)?;
     let is_execd = port == EXECD_PORT || matches!(reach, Reach::ThroughExecd(_));
     let (authority, path_prefix) = address(reach, port, server_host(facts, hosts));
@@ -196,17 +199,29 @@ pub fn for_execd(runtime: &dyn Runtime, hosts: &Hosts, facts: &Facts) -> Result<
 
 /// A sandbox that does not run, or has lost its network, is not talked to: its address and its
 /// published ports may be another sandbox's by now.
-fn require_running(facts: &Facts, port: u16) -> Result<(), Error> {
+fn require_running(runtime: &dyn Runtime, facts: &Facts, port: u16) -> Result<(), Error> {
     match facts.phase {
-        Some((Phase::Running | Phase::Restarting, _)) if facts.lost.is_some() => {
-            let reason = "it has lost its network";
-            Err(unreachable(&facts.origin.id, port, reason))
-        }
+        _ if has_ended(facts) => Err(not_running(runtime, facts, port)),
         Some((Phase::Running | Phase::Restarting, _)) => Ok(()),
         // A connection would be accepted by the kernel, and wait until the sandbox is resumed.
         Some((Phase::Paused, _)) => Err(Error::Paused(facts.origin.id.clone())),
-        Some(_) => Err(unreachable(&facts.origin.id, port, "it does not run")),
+        Some(_) => Err(not_running(runtime, facts, port)),
         None => Err(Error::NoAddressYet(facts.origin.id.clone())),
+    }
+}
+
+/// Whether nothing of the sandbox will answer any more, unless the operator starts its container again.
+fn has_ended(facts: &Facts) -> bool {
+    facts.lost.is_some() || matches!(facts.phase, Some((Phase::Exited(_), _)))
+}
+
+fn not_running(runtime: &dyn Runtime, facts: &Facts, port: u16) -> Error {
+    let status = state::status(facts, &runtime.vocabulary().reasons);
+    Error::NotRunning {
+        id: facts.origin.id.clone(),
+        port,
+        status: status.message.unwrap_or_default(),
+        last_output: String::new(),
     }
 }
 
@@ -423,7 +438,7 @@ mod tests {
         for port in [18080, 44772, 8000] {
             let proxied = proxy_target(&lost, port);
             assert!(
-                matches!(proxied, Err(Error::Unreachable { .. })),
+                matches!(proxied, Err(Error::NotRunning { .. })),
                 "{proxied:?}"
             );
         }
@@ -448,8 +463,30 @@ mod tests {
         ended.set_phase(Phase::Exited(0), at(30));
         assert_eq!(ended.address.ip, None);
         let proxied = proxy_target(&ended, 8000);
-        assert!(matches!(proxied, Err(Error::Unreachable { .. })));
+        assert!(matches!(proxied, Err(Error::NotRunning { .. })));
         let execd = for_execd(&SimRuntime::new(), &hosts(), &ended);
-        assert!(matches!(execd, Err(Error::Unreachable { .. })));
+        assert!(matches!(execd, Err(Error::NotRunning { .. })));
+    }
+
+    #[test]
+    fn clients_of_an_ended_sandbox_learn_how_it_ended() {
+        for ports in [Ports::default(), live().address.ports] {
+            let mut ended = live();
+            ended.address.ports = ports;
+            ended.set_phase(Phase::Exited(127), at(30));
+            for port in [44772, 18080, 8080, 8000] {
+                for base in [None, Some("s.example/v1")] {
+                    let error = client_endpoint(&ended, port, base).unwrap_err();
+                    assert!(matches!(error, Error::NotRunning { .. }), "{error:?}");
+                    let text = error.to_string();
+                    assert!(text.contains("exit code 127"), "{text}");
+                }
+                Arc::make_mut(&mut ended.origin).secure_access = Some(SecretString::from("s"));
+            }
+            let mut lost = live();
+            lost.mark_lost(osb_runtime::Role::Egress, at(30));
+            let text = client_endpoint(&lost, 44772, None).unwrap_err().to_string();
+            assert!(text.contains("egress container ended"), "{text}");
+        }
     }
 }

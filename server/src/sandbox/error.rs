@@ -137,6 +137,20 @@ pub enum Error {
         /// Why.
         reason: &'static str,
     },
+    /// The sandbox has ended, or must not be used without a container that it has lost.
+    #[error(
+        "sandbox {id} cannot be reached on port {port}: it does not run. {status}{last_output}"
+    )]
+    NotRunning {
+        /// Which sandbox.
+        id: SandboxId,
+        /// Wanted port.
+        port: u16,
+        /// What its status says.
+        status: String,
+        /// What it wrote last, as a sentence after a space; empty if that is not known.
+        last_output: String,
+    },
     /// The sandbox was created without a network policy, so it has no sidecar that could answer. The
     /// text begins like that for a sandbox that cannot be reached (contract: lifecycle §A4).
     #[error(
@@ -259,6 +273,7 @@ impl Error {
             | Self::NoExpiry(_)
             | Self::Shortens { .. }
             | Self::Port
+            | Self::NotRunning { .. }
             | Self::Unreachable { .. } => false,
         }
     }

@@ -116,6 +116,7 @@ impl Service {
             self.end_claimed(sorted.unseen_claims).await;
         }
         left.is_fresh = false;
+        self.inner.registry.note_look(at, left.has_found);
     }
 
     /// Reads what files and the store say about sandboxes that the registry has not and that are to be
@@ -269,7 +270,10 @@ impl Service {
                         self.explain_ends(vec![id]);
                     }
                 } else if self.is_wanted(&id) {
-                    error!(sandbox = %id, %role, code, "a container that the sandbox needs ended");
+                    // A create that fails says why.
+                    if self.record_that(&id, |facts| facts.create_is_over) {
+                        error!(sandbox = %id, %role, code, "a container that the sandbox needs ended");
+                    }
                     self.alter(&id, |facts| facts.mark_lost(role, at));
                 }
             }

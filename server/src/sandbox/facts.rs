@@ -19,6 +19,8 @@ pub struct Facts {
     pub out_of_memory: bool,
     /// Why it ended before its entry point started, as far as its execd wrote it.
     pub failed_hooks: Option<Arc<str>>,
+    /// The last line of its output, if it was read since it ended; empty if there was none.
+    pub last_output: Option<Arc<str>>,
     /// How to reach it.
     pub address: Address,
     /// What changed since create, as far as our store keeps it.
@@ -96,6 +98,7 @@ impl Facts {
             phase: None,
             out_of_memory: false,
             failed_hooks: None,
+            last_output: None,
             address: Address::default(),
             changes: Changes::default(),
             amendment: Amendment::default(),
@@ -215,6 +218,7 @@ impl Facts {
         }
         if !matches!(phase, Phase::Exited(_)) {
             self.failed_hooks = None;
+            self.last_output = None;
         }
     }
 

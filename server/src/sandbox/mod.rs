@@ -14,6 +14,7 @@
 //! * [`expiry`]: deadlines. [`reconcile`]: what a crash or a fault left behind.
 //! * [`tally`]: counts for operators. [`takeover`]: what another server kept in files.
 //! * [`commands`]: what sandboxes report that they ran. [`metrics`]: resource use over time.
+//! * [`last_output`]: what a sandbox that ended wrote last.
 //! * [`diagnostics`]: texts for operators who look for a fault. [`explanation`]: causes with fixes.
 //! * [`snapshots`]: file systems of sandboxes, kept to create others from.
 //! * [`pools`]: sandboxes that are started before they are needed.
@@ -43,6 +44,7 @@ pub mod host;
 mod image_gc;
 mod images;
 mod journal;
+mod last_output;
 pub mod lifecycle;
 pub mod list;
 pub mod metrics;
@@ -278,6 +280,9 @@ struct Inner {
     metrics: metrics::Metrics,
     /// Snapshots that are being taken.
     captures: Arc<snapshots::Captures>,
+    /// One snapshot or template is counted and added at a time, so that those at once cannot exceed a
+    /// limit together.
+    additions: tokio::sync::Mutex<()>,
     /// Stored file systems without a snapshot.
     unneeded_snapshots: unneeded::Unneeded,
     /// Templates that are being made.

@@ -74,6 +74,7 @@ impl Service {
                 command_reports: super::commands::CommandReports::default(),
                 metrics: super::metrics::Metrics::default(),
                 captures: Arc::default(),
+                additions: tokio::sync::Mutex::default(),
                 unneeded_snapshots: super::unneeded::Unneeded::default(),
                 makings: Arc::default(),
                 unneeded_templates: super::unneeded::Unneeded::default(),
@@ -418,11 +419,14 @@ impl Service {
     /// Where a client reaches a port (contract: lifecycle §6).
     ///
     /// # Errors
-    /// When the sandbox does not exist or has no address.
-    pub fn endpoint(&self, id: &SandboxId, query: &EndpointQuery) -> Result<Endpoint, Error> {
+    /// When the sandbox does not exist, has no address, or does not run any more.
+    pub async fn endpoint(&self, id: &SandboxId, query: &EndpointQuery) -> Result<Endpoint, Error> {
         self.available()?;
         let (runtime, hosts) = (&*self.inner.runtime, &self.inner.hosts);
-        endpoint::for_client(runtime, hosts, &self.known(id)?.facts, query)
+        match endpoint::for_client(runtime, hosts, &self.known(id)?.facts, query) {
+            Err(error) => Err(self.with_last_output(error).await),
+            found => found,
+        }
     }
 
     /// Where this server sends traffic for a port of a sandbox, which is the one that the registry has

@@ -32,6 +32,71 @@ async fn ended(server: &TestServer, entrypoint: Value) -> (String, String) {
     (id, seen["status"]["message"].as_str().unwrap().to_owned())
 }
 
+/// A client that reaches for a sandbox that ended, at once or later, learns why.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_endpoints_of_what_ended_say_why() {
+    let mut stage = Stage::set();
+    stage.engine.up().unwrap();
+    let server = stage.server().await;
+    ready(&server).await;
+    let later = "echo before; while [ ! -e /go ]; do sleep 0.05; done; echo last words >&2; exit 3";
+    for (entrypoint, has_secure_access, words) in [
+        (
+            json!(["bash", "/no/such.sh"]),
+            false,
+            ["exit code 127", "/no/such.sh: No such file or directory"],
+        ),
+        (
+            json!(["bash", "/no/such.sh"]),
+            true,
+            ["exit code 127", "/no/such.sh: No such file or directory"],
+        ),
+        (json!(["/no/such"]), false, ["exit code 127", "/no/such"]),
+        (
+            json!(["sh", "-c", later]),
+            false,
+            ["exit code 3", "last words"],
+        ),
+    ] {
+        let mut short = body();
+        short["entrypoint"] = entrypoint.clone();
+        if has_secure_access {
+            short["secureAccess"] = true.into();
+        }
+        let id = create(&server, &short).await;
+        if words[1] == "last words" {
+            docker(&["exec", &stage.container_of(&id), "touch", "/go"]);
+        }
+        let is_over = |seen: &(StatusCode, Value)| seen.1["status"]["state"] == "Failed";
+        wait_until("the end", || get(&server, &id), is_over).await;
+        for path in [
+            format!("/v1/sandboxes/{id}/endpoints/44772"),
+            format!("/v1/sandboxes/{id}/endpoints/18080"),
+            format!("/v1/sandboxes/{id}/endpoints/8080"),
+            format!("/v1/sandboxes/{id}/endpoints/8000?use_server_proxy=true"),
+            format!("/v1/sandboxes/{id}/proxy/44772/ping"),
+            format!("/v1/sandboxes/{id}/proxy/8000/"),
+        ] {
+            let (status, seen) = answer(server.request(Method::GET, &path)).await;
+            assert_eq!(status, 500, "{path}: {seen}");
+            assert_eq!(seen["code"], "DOCKER::NETWORK_MODE_ENDPOINT_UNAVAILABLE");
+            let message = seen["message"].as_str().unwrap();
+            for word in words {
+                assert!(message.contains(word), "{path} of {entrypoint}: {message}");
+            }
+        }
+        // Who only knows the id does not read what the sandbox wrote.
+        let path = format!("/v1/sandboxes/{id}/proxy/8000/");
+        let (status, seen) = answer(server.bare(Method::GET, &path)).await;
+        let message = seen["message"].as_str().unwrap();
+        assert_eq!(status, 500, "{message}");
+        assert!(message.contains(words[0]), "{message}");
+        assert!(!message.contains("Its last output"), "{message}");
+        delete(&server, &id).await;
+    }
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn logs_events_and_settings_of_a_container_are_readable_and_hold_no_secret() {
     let mut stage = Stage::set();

@@ -513,15 +513,15 @@ impl ConsoleBackend for Domain {
 
     async fn port(&self, id: &SandboxId, port: u16) -> Result<PortAddress, ConsoleError> {
         let read = async {
-            let endpoint = |through_proxy| {
+            let endpoint = async |through_proxy| {
                 let query = EndpointQuery {
                     port,
                     proxy_base: "/v1".to_owned(),
                     through_proxy,
                 };
-                self.service.endpoint(id, &query).map_err(refused)
+                self.service.endpoint(id, &query).await.map_err(refused)
             };
-            let (direct, proxied) = (endpoint(false)?, endpoint(true)?);
+            let (direct, proxied) = (endpoint(false).await?, endpoint(true).await?);
             // Their values are secrets.
             let names = |headers: BTreeMap<String, String>| headers.into_keys().collect();
             // The API's answer has what execd wants, which the proxy does not talk to for other ports

@@ -70,7 +70,7 @@ pub(super) async fn get(
         proxy_base: base(&app, &uri, &headers),
         through_proxy: through_server,
     };
-    let mut endpoint = caller.service.endpoint(&sandbox_id(id), &query)?;
+    let mut endpoint = caller.service.endpoint(&sandbox_id(id), &query).await?;
     if caller.principal.role < Role::Operator {
         // They open execd, which runs commands.
         endpoint.headers.clear();

@@ -161,7 +161,7 @@ pub(super) async fn proxy(
         verdict,
     };
     let wanted = Wanted { id, port, record };
-    let answer = match admit(&app, caller, wanted, &uri, &mut request) {
+    let answer = match admit(&app, caller, wanted, &uri, &mut request).await {
         Ok(way) => {
             // The domain's path goes on; the mount's was cut off by the router.
             *request.uri_mut() = uri;
@@ -256,7 +256,7 @@ struct Destination {
 }
 
 /// Finds the way of a request that may go, and gives it room until its exchange is over.
-fn admit(
+async fn admit(
     app: &AppState,
     caller: Caller,
     Wanted { id, port, record }: Wanted,
@@ -282,8 +282,15 @@ fn admit(
         Err(_) => &Scope::All,
     };
     let record = record.filter(|it| scope.contains(it.facts.origin.tenant.as_deref()));
-    let target = app.unscoped.proxy_target(&id, record, port);
-    let target = target.map_err(ApiError::from)?;
+    let target = match app.unscoped.proxy_target(&id, record, port) {
+        Ok(target) => target,
+        // What it wrote is not for all who know its id.
+        Err(error) if caller.has_key => {
+            let error = app.unscoped.with_last_output(error).await;
+            return Err(ApiError::from(error).into());
+        }
+        Err(error) => return Err(ApiError::from(error).into()),
+    };
     if !has_secure_access(&target.record, request.headers()) {
         return Err(Box::new(no_secure_access()));
     }

@@ -86,7 +86,7 @@ impl Page {
     fn html(&self, error: &ApiError, title: &str, advice: &str, nonce: &str) -> String {
         let status = error.status();
         let (sandbox, port) = (Escaped(self.sandbox.as_str()), Escaped(&self.port));
-        let message = Escaped(error.message());
+        let message = Escaped(error.message().trim_end_matches('.'));
         format!(
             "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
