@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, info, warn};
 
 use super::{
-    Error, Facts, Record, Registry, Service, explain,
+    Error, Facts, Record, Registry, Service, explain, leaving,
     readiness::{self, QUICK, SLOW, Wait},
     registry::{Ended, Locks},
     state::end_of_entry_point,
@@ -61,24 +61,31 @@ impl Service {
         spec: CreateSpec,
         id_source: IdSource,
     ) -> Result<Arc<Record>, Error> {
-        let done = self.start_provision(spec, id_source)?.await;
+        let done = self.start_provision(spec, id_source).await?.await;
         done.unwrap_or(Err(Error::ShuttingDown))
     }
 
     /// Puts a sandbox into the registry, unless a quota has no room for it, and creates it in a task,
     /// which nothing needs to wait for.
-    pub(super) fn start_provision(
+    pub(super) async fn start_provision(
         &self,
         spec: CreateSpec,
         id_source: IdSource,
     ) -> Result<JoinHandle<Result<Arc<Record>, Error>>, Error> {
         let quotas = &self.inner.limits.quotas;
         let registry = &self.inner.registry;
-        let (owner, sizes) = (self.owner.as_ref(), self.inner.layers.sizes());
-        let sizes = sizes.unwrap_or_default();
-        let check =
-            |all: &mut dyn Iterator<Item = &Arc<Record>>| quotas.check(&spec, owner, &sizes, all);
-        let locks = registry.accept(Facts::accepted(&spec), check)?;
+        let deadline = leaving::deadline();
+        let locks = loop {
+            let sizes = self.inner.layers.sizes().unwrap_or_default();
+            let owner = self.owner.as_ref();
+            let check = |all: &mut dyn Iterator<Item = &Arc<Record>>| {
+                quotas.check(&spec, owner, &sizes, all)
+            };
+            match registry.accept(Facts::accepted(&spec), check) {
+                Ok(locks) => break locks,
+                Err(refused) => self.room_after_removals(&spec, refused, deadline).await?,
+            }
+        };
         if let Some(prepared) = &spec.prepared {
             // Everything that follows the registry has seen the id.
             prepared.commit();
@@ -169,8 +176,8 @@ impl Service {
             return self.claim(&spec).instrument(claiming).await;
         }
         let creating = trace::step("runtime: create");
-        let made = self.inner.runtime.create(spec, progress);
-        Ok(made.instrument(creating).await?)
+        let made = self.create_after_removals(spec, progress);
+        made.instrument(creating).await
     }
 
     async fn set_unanswered(&self, spec: &CreateSpec) -> Result<(), Error> {

@@ -14,7 +14,8 @@
 //! * [`expiry`]: deadlines. [`reconcile`]: what a crash or a fault left behind.
 //! * [`tally`]: counts for operators. [`takeover`]: what another server kept in files.
 //! * [`commands`]: what sandboxes report that they ran. [`metrics`]: resource use over time.
-//! * [`last_output`]: what a sandbox that ended wrote last.
+//! * [`leaving`]: creates that a removal in progress hinders. [`last_output`]: what a sandbox that ended
+//!   wrote last.
 //! * [`diagnostics`]: texts for operators who look for a fault. [`explanation`]: causes with fixes.
 //! * [`snapshots`]: file systems of sandboxes, kept to create others from.
 //! * [`pools`]: sandboxes that are started before they are needed.
@@ -45,6 +46,7 @@ mod image_gc;
 mod images;
 mod journal;
 mod last_output;
+mod leaving;
 pub mod lifecycle;
 pub mod list;
 pub mod metrics;

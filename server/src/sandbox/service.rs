@@ -229,7 +229,7 @@ impl Service {
         let mut plain = self.acquire(&mut spec).await?;
         loop {
             let id = spec.id().clone();
-            let making = self.start_provision(spec, IdSource::List)?;
+            let making = self.start_provision(spec, IdSource::List).await?;
             let Some(plain) = plain.take() else {
                 return Ok(id);
             };

@@ -1,9 +1,9 @@
 //! Quotas of users and stored API keys, and disk. Those of tenants are in `tenants.rs`.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use osb_protocol::SandboxId;
-use osb_runtime::sim::{Options, SimRuntime};
+use osb_runtime::sim::{Faults, Options, SimRuntime};
 use osb_server::{identity::Scope, sandbox::quota::Owner};
 use osb_testkit::{TestServer, wait_until};
 use reqwest::{Method, RequestBuilder, StatusCode};
@@ -118,6 +118,62 @@ async fn a_deleted_sandbox_makes_room_and_a_restart_forgets_no_owner() {
     let delete = server.request_as(&secret, Method::DELETE, &path);
     assert_eq!(answer(delete.header("prefer", "wait")).await.0, 204);
     assert_eq!(create(&server, &secret).await.0, 202);
+    server.stop().await;
+}
+
+/// A client that has its 204 counts on the room.
+#[tokio::test]
+async fn a_create_waits_for_the_removal_that_alone_hinders_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let sim = Arc::new(SimRuntime::new());
+    let more = "[quotas.key]\nsandboxes = 2\ncpu = '1'";
+    let server = TestServer::over(Arc::clone(&sim) as _, folder.path(), more);
+    let server = server.await.unwrap();
+    server.wait_until_up().await.unwrap();
+    let secret = operator(&server, "ci").await;
+    let (_, first) = create(&server, &secret).await;
+    let (_, second) = create(&server, &secret).await;
+    let leave = async |made: &Value| {
+        let path = format!("/v1/sandboxes/{}", made["id"].as_str().unwrap());
+        let delete = server.request_as(&secret, Method::DELETE, &path);
+        assert_eq!(answer(delete).await.0, 204);
+    };
+    let slow = Faults {
+        remove_delay: Duration::from_millis(500),
+        ..Faults::default()
+    };
+    sim.set_faults(slow.clone());
+    leave(&first).await;
+    let third = create(&server, &secret).await;
+    assert_eq!(third.0, 202, "{third:?}");
+    // Two removals, and two creates that each need one of them.
+    leave(&second).await;
+    leave(&third.1).await;
+    let both = tokio::join!(create(&server, &secret), create(&server, &secret));
+    assert_eq!(
+        (both.0.0.as_u16(), both.1.0.as_u16()),
+        (202, 202),
+        "{both:?}"
+    );
+    // What does not fit without the one that leaves either is refused.
+    leave(&both.0.1).await;
+    let mut big = TestServer::good_create();
+    big["resourceLimits"]["cpu"] = json!("600m");
+    let request = server.request_as(&secret, Method::POST, "/v1/sandboxes");
+    refused(&answer(request.json(&big)).await);
+    let path = format!("/v1/sandboxes/{}", both.0.1["id"].as_str().unwrap());
+    let look = || answer(server.request(Method::GET, &path));
+    wait_until("the removal", look, |(status, _)| *status == 404).await;
+    // And what waits for a removal that fails.
+    sim.set_faults(Faults {
+        remove_fails: Some("device busy".to_owned()),
+        ..slow
+    });
+    let fourth = create(&server, &secret).await;
+    assert_eq!(fourth.0, 202, "{fourth:?}");
+    leave(&fourth.1).await;
+    refused(&create(&server, &secret).await);
+    sim.set_faults(Faults::default());
     server.stop().await;
 }
 

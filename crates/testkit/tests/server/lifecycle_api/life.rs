@@ -5,9 +5,9 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use osb_protocol::WireTime;
+use osb_protocol::{SandboxId, WireTime};
 use osb_runtime::{
-    Expiry,
+    Expiry, RuntimeEvent,
     sim::{Faults, SimRuntime},
 };
 use osb_store::Outcome;
@@ -52,6 +52,27 @@ async fn a_sandbox_lives_from_create_to_delete_under_both_prefixes() {
         (404, &json!("DOCKER::SANDBOX_NOT_FOUND"))
     );
     assert_eq!(answer(server.request(Method::DELETE, &path)).await.0, 404);
+    server.stop().await;
+}
+
+/// The kernel may end many processes of one sandbox because of its memory limit.
+#[tokio::test]
+async fn what_is_known_of_a_sandbox_already_is_no_news() {
+    let (server, sim) = TestServer::sim().await.unwrap();
+    let (_, created) = create(&server, |_| {}).await;
+    let id: SandboxId = created["id"].as_str().unwrap().into();
+    let registry = server.service.registry();
+    let (_, before) = registry.snapshot();
+    for _ in 0..3 {
+        sim.emit(RuntimeEvent::OutOfMemory { id: id.clone() }).await;
+    }
+    sim.exit(&id, 137).await;
+    let ended = async || get(&server, id.as_str()).await.1;
+    let is_over = |seen: &Value| seen["status"]["state"] == "Failed";
+    let seen = wait_until("the end", ended, is_over).await;
+    let message = seen["status"]["message"].as_str().unwrap();
+    assert!(message.contains("memory limit"), "{message}");
+    assert_eq!(registry.snapshot().1 - before, 2, "memory, and the end");
     server.stop().await;
 }
 
