@@ -115,12 +115,16 @@ def test_the_policy_can_be_read_and_changed(api, limited, host):
     assert get_policy(limited)["policy"]["egress"] == [*patch, rule("deny", "198.51.100.0/24")]
     assert reaches(limited, host)
 
-    reply = api.http.request("DELETE", path(limited.id), json=[address, "198.51.100.0/24", "unknown.example"])
+    targets = [f"::ffff:{address}", "198.51.100.7/24", "unknown.example"]
+    reply = api.http.request("DELETE", path(limited.id), json=targets)
     assert reply.status_code == 200, reply.text
+    assert (reply.json()["removed"], reply.json()["unmatched"]) == (2, ["unknown.example"])
     assert get_policy(limited)["policy"] == {"defaultAction": "deny", "egress": [rule("deny", "*.Example.org")]}
     assert not reaches(limited, host)
     reply = api.http.request("DELETE", path(limited.id), json=["unknown.example"])
+    assert reply.status_code == 200, reply.text
     assert "no matching targets" in reply.json()["reason"]
+    assert (reply.json()["removed"], reply.json()["unmatched"]) == (0, ["unknown.example"])
 
     assert set_policy(limited, defaultAction="allow")["mode"] == "allow_all"
     assert reaches(limited, host)

@@ -108,13 +108,19 @@ pub(super) fn form_of(policy: &Value) -> Option<(&'static str, String)> {
     match default {
         Action::Deny => Some((ONLY, targets.join("\n"))),
         Action::Allow if targets.is_empty() => Some((OPEN, String::new())),
-        Action::Allow if targets == private_networks() => Some((PUBLIC, String::new())),
+        Action::Allow if are_private_networks(&targets) => Some((PUBLIC, String::new())),
         Action::Allow => Some((EXCEPT, targets.join("\n"))),
     }
 }
 
 fn private_networks() -> Vec<String> {
     not_public().iter().map(ToString::to_string).collect()
+}
+
+/// Whether targets are those of [`private_networks`], in whatever spelling.
+fn are_private_networks(targets: &[String]) -> bool {
+    let parsed = targets.iter().map(|target| Target::parse(target).ok());
+    parsed.eq(not_public().into_iter().map(|it| Some(Target::Network(it))))
 }
 
 /// The targets of a list, one a line. Blank lines and lines that begin with `#` are skipped.
@@ -171,6 +177,11 @@ mod tests {
         assert_eq!(form_of(&public), Some((PUBLIC, String::new())));
         let rules = public["egress"].as_array().unwrap();
         assert!(rules.contains(&deny("169.254.0.0/16")), "{public}");
+        let mut respelled = public.clone();
+        respelled["egress"][1]["target"] = json!("10.1.2.3/8");
+        assert_eq!(form_of(&respelled), Some((PUBLIC, String::new())));
+        respelled["egress"][1]["target"] = json!("10.1.2.3/9");
+        assert_eq!(form_of(&respelled).unwrap().0, EXCEPT);
         assert_eq!(policy_of(USUAL, "x y"), Ok(None));
         assert_eq!(form_of(&Value::Null), Some((USUAL, String::new())));
         assert_eq!(

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PolicyChange {
-    /// Puts a rule in front. It replaces the one with the same target.
+    /// Puts a rule in front. It replaces those with the same target, in whatever spelling.
     Add(NetworkRule),
-    /// Removes the rule with this target.
+    /// Removes the rules with this target, in whatever spelling.
     Remove(String),
     /// Moves the rule with this target by one place.
     Move {
@@ -52,12 +52,14 @@ impl PolicyChange {
         match self {
             Self::Add(rule) => {
                 let rule = checked(rule)?;
-                next.egress.retain(|it| key(it) != key(&rule));
+                let own = meaning(&rule.target);
+                next.egress.retain(|it| meaning(&it.target) != own);
                 next.egress.insert(0, rule);
             }
             Self::Remove(target) => {
-                let place = place_of(policy, target)?;
-                next.egress.remove(place);
+                let _place = place_of(policy, target)?;
+                let removed = meaning(target);
+                next.egress.retain(|it| meaning(&it.target) != removed);
             }
             Self::Move { target, up } => {
                 let place = place_of(policy, target)?;
@@ -118,24 +120,33 @@ fn is_same(one: &NetworkPolicy, other: &NetworkPolicy) -> bool {
         let action = policy.default_action.as_deref().unwrap_or_default();
         Action::parse(action)
     };
-    let rules = |policy: &NetworkPolicy| -> Vec<_> {
-        let rules = policy.egress.iter();
-        rules
-            .map(|rule| (Action::parse(&rule.action), key(rule)))
-            .collect()
-    };
-    default(one) == default(other) && rules(one) == rules(other)
+    let (rules, others) = (one.egress.iter(), other.egress.iter());
+    default(one) == default(other) && rules.map(meaning_of).eq(others.map(meaning_of))
 }
 
-/// The text by which two rules have the same target.
-fn key(rule: &NetworkRule) -> String {
-    rule.target.trim().to_lowercase()
+/// What a rule says, whatever its spelling.
+pub(super) type Meaning<'a> = (Option<Action>, Result<Target, &'a str>);
+
+/// What a rule says.
+pub(super) fn meaning_of(rule: &NetworkRule) -> Meaning<'_> {
+    (Action::parse(&rule.action), meaning(&rule.target))
 }
 
+/// What a target means, whatever its spelling. A text that is no target stands for itself.
+fn meaning(target: &str) -> Result<Target, &str> {
+    Target::parse(target).map_err(|_| target.trim())
+}
+
+/// Place of the rule with this target: in the same spelling, or else in another one.
 fn place_of(policy: &NetworkPolicy, target: &str) -> Result<usize, String> {
-    let wanted = target.trim().to_lowercase();
-    let place = policy.egress.iter().position(|rule| key(rule) == wanted);
-    place.ok_or_else(|| format!("There is no rule for {} any more.", target.trim()))
+    let (target, wanted) = (target.trim(), meaning(target));
+    let mut rules = policy.egress.iter();
+    let place = rules.position(|rule| rule.target.trim() == target);
+    let place = place.or_else(|| {
+        let mut rules = policy.egress.iter();
+        rules.position(|rule| meaning(&rule.target) == wanted)
+    });
+    place.ok_or_else(|| format!("There is no rule for {target} any more."))
 }
 
 fn word(action: &str) -> Result<&'static str, String> {
@@ -239,12 +250,42 @@ mod tests {
                 },
             ),
             (PolicyChange::Replace(policy(&[])), policy(&[])),
+            (
+                PolicyChange::Add(rule("deny", "10.1.2.3/8")),
+                policy(&[
+                    ("deny", "10.1.2.3/8"),
+                    ("allow", "a.example"),
+                    ("deny", "*.b.example"),
+                ]),
+            ),
+            (
+                PolicyChange::Remove("*.B.example.".to_owned()),
+                policy(&[("allow", "a.example"), ("allow", "10.0.0.0/8")]),
+            ),
+            (moved("::ffff:10.0.0.0/104", false), before.clone()),
         ] {
             let changed = change.apply(&before).unwrap();
             assert_eq!(changed, after, "{change:?}");
             let undo = change.undo(&before).unwrap();
             assert_eq!(undo.apply(&changed).unwrap(), before, "{change:?}");
         }
+    }
+
+    #[test]
+    fn a_rule_is_found_in_its_own_spelling_first_and_removed_in_all() {
+        let twice = policy(&[("allow", "a.example"), ("deny", "A.example.")]);
+        let move_up = PolicyChange::Move {
+            target: "A.example.".to_owned(),
+            up: true,
+        };
+        let moved = policy(&[("deny", "A.example."), ("allow", "a.example")]);
+        assert_eq!(move_up.apply(&twice), Ok(moved));
+        let remove = PolicyChange::Remove("a.example".to_owned());
+        assert_eq!(remove.apply(&twice), Ok(policy(&[])));
+        assert!(is_same(
+            &policy(&[("allow", "bücher.example"), ("deny", "::1/128")]),
+            &policy(&[("Allow", "xn--bcher-kva.example."), ("deny", "0:0::1")]),
+        ));
     }
 
     #[test]

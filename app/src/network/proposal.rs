@@ -1,15 +1,18 @@
 //! The smallest policy for what was asked for, as a review of what it would change.
 
+use std::collections::HashSet;
+
 use leptos::{ev, prelude::*};
 use leptos_router::hooks::use_navigate;
 use osb_protocol::{
     SandboxId,
-    lifecycle::{NetworkPolicy, NetworkPolicyProposal},
+    lifecycle::{NetworkPolicy, NetworkPolicyProposal, NetworkRule},
 };
 
 use super::{
     PolicyChange,
     api::{self, Answer},
+    change::{Meaning, meaning_of},
     live::State,
     parts::form_address,
 };
@@ -47,19 +50,18 @@ struct Line {
     covers: Vec<String>,
 }
 
+fn meanings(rules: &[NetworkRule]) -> HashSet<Meaning<'_>> {
+    rules.iter().map(meaning_of).collect()
+}
+
 /// The rules of the proposal, then those that it drops.
 fn review(known: &NetworkPolicy, proposal: &NetworkPolicyProposal) -> Vec<Line> {
-    let same = |a: &str, b: &str| a.trim().to_lowercase() == b.trim().to_lowercase();
     let next = &proposal.policy.egress;
-    let has = |rules: &[osb_protocol::lifecycle::NetworkRule], action: &str, target: &str| {
-        rules
-            .iter()
-            .any(|rule| same(&rule.action, action) && same(&rule.target, target))
-    };
+    let (known_rules, next_rules) = (meanings(&known.egress), meanings(next));
     let reasons = proposal.reasons.iter().map(|reason| reason.covers.clone());
     let reasons = reasons.chain(std::iter::repeat(Vec::new()));
     let proposed = next.iter().zip(reasons).map(|(rule, covers)| Line {
-        part: match has(&known.egress, &rule.action, &rule.target) {
+        part: match known_rules.contains(&meaning_of(rule)) {
             true => Part::Kept,
             false => Part::Added,
         },
@@ -67,7 +69,7 @@ fn review(known: &NetworkPolicy, proposal: &NetworkPolicyProposal) -> Vec<Line> 
         covers,
     });
     let dropped = known.egress.iter();
-    let dropped = dropped.filter(|rule| !has(next, &rule.action, &rule.target));
+    let dropped = dropped.filter(|rule| !next_rules.contains(&meaning_of(rule)));
     let dropped = dropped.map(|rule| Line {
         part: Part::Removed,
         rule: format!("{} {}", rule.action, rule.target),
@@ -258,7 +260,7 @@ fn Apply(state: State, policy: NetworkPolicy, tab: String) -> impl IntoView {
 
 #[cfg(test)]
 mod tests {
-    use osb_protocol::lifecycle::{NetworkRule, ProposedRule};
+    use osb_protocol::lifecycle::ProposedRule;
 
     use super::*;
 
@@ -288,7 +290,7 @@ mod tests {
                 },
             ],
         };
-        let known = policy(&[("deny", "*.b.example"), ("Allow", "A.example")]);
+        let known = policy(&[("deny", "*.b.example"), ("Allow", "A.example.")]);
         let lines = review(&known, &proposal);
         let seen: Vec<_> = lines.iter().map(|line| (line.part, &*line.rule)).collect();
         let wanted = [

@@ -67,7 +67,7 @@ impl EgressClient {
         answer(self.call(Method::PUT).json(&body)).await
     }
 
-    /// Puts rules in front. A rule replaces the one with the same target.
+    /// Puts rules in front. A rule replaces the one with the same target, in whatever spelling.
     ///
     /// # Errors
     /// See [`Error`].
@@ -75,7 +75,8 @@ impl EgressClient {
         answer(self.call(Method::PATCH).json(rules)).await
     }
 
-    /// Removes the rules with these targets.
+    /// Removes the rules with these targets, in whatever spelling. Sidecars of older releases compare
+    /// texts.
     ///
     /// # Errors
     /// See [`Error`].

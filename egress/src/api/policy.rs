@@ -17,7 +17,7 @@ use super::{
     Api,
     answer::{Object, Refusal},
 };
-use crate::policy::{Policy, PolicyMode, Rule, parse_rules, parse_targets};
+use crate::policy::{Policy, PolicyMode, Removal, Rule, parse_rules, parse_targets};
 
 /// Body of all successful answers.
 #[derive(Serialize)]
@@ -31,6 +31,12 @@ pub(super) struct Status {
     policy: Option<Policy>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
+    /// Number of rules that a DELETE removed; an addition to the contract, as is `unmatched`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    removed: Option<usize>,
+    /// Targets of a DELETE that no rule had.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unmatched: Vec<String>,
 }
 
 impl Status {
@@ -41,6 +47,8 @@ impl Status {
             enforcement_mode: Some(api.enforcer.mode().word()),
             policy: None,
             reason: None,
+            removed: None,
+            unmatched: Vec::new(),
         }
     }
 }
@@ -58,13 +66,13 @@ pub(super) async fn show(State(api): State<Api>) -> Object<Status> {
 }
 
 /// `POST` and `PUT /policy`: another policy. A blank body refuses everything. With a member `expected`,
-/// only if that is the policy in force: another client may have changed it meanwhile.
+/// only if that is the policy in force, in whatever spelling: another client may have changed it meanwhile.
 pub(super) async fn replace(State(api): State<Api>, body: Body) -> Answer {
     let body = read(body)?;
     let policy = Policy::parse(&body).map_err(|error| bad_request(&error))?;
     let (limit, expected) = (api.max_rules, expected(&body)?);
     let policy = change(&api, move |current| {
-        if expected.is_some_and(|expected| expected != *current) {
+        if expected.is_some_and(|expected| !expected.says_same(current)) {
             return Err(Unchanged::Unexpected);
         }
         let rules = policy.rules.clone();
@@ -94,25 +102,39 @@ pub(super) async fn merge(State(api): State<Api>, body: Body) -> Answer {
     Ok(Object(Status::of(&api, &policy)))
 }
 
-/// `DELETE /policy`: removes the rules with these targets. The policy may stay longer than allowed: one
-/// from the environment may be, and removing rules from it must be possible (contract: egress §5.8).
+/// `DELETE /policy`: removes the rules with these targets, and names the targets that no rule had. The
+/// policy may stay longer than allowed: one from the environment may be, and removing rules from it must
+/// be possible (contract: egress §5.8).
 pub(super) async fn remove(State(api): State<Api>, body: Body) -> Answer {
     let targets = parse_targets(&read(body)?).map_err(|error| bad_request(&error))?;
+    let counted = Arc::<OnceLock<(usize, Vec<String>)>>::default();
+    let counts = Arc::clone(&counted);
     let removed = change(&api, move |policy| {
-        let (rest, removed) = policy.without(&targets);
+        let Removal {
+            policy: rest,
+            removed,
+            unmatched,
+        } = policy.without(&targets);
+        let _first = counts.set((removed.len(), unmatched));
         match removed.is_empty() {
             true => Err(Unchanged::NothingMatched),
             false => Ok((rest, removed)),
         }
     });
-    match removed.await {
-        Ok(policy) => Ok(Object(Status::of(&api, &policy))),
-        Err(Failure::Unchanged) => Ok(Object(Status {
+    let status = match removed.await {
+        Ok(policy) => Status::of(&api, &policy),
+        Err(Failure::Unchanged) => Status {
             reason: Some("no matching targets found"),
             ..Status::of(&api, &api.enforcer.user())
-        })),
-        Err(Failure::Refused(refusal)) => Err(refusal),
-    }
+        },
+        Err(Failure::Refused(refusal)) => return Err(refusal),
+    };
+    let (removed, unmatched) = counted.get().cloned().unwrap_or_default();
+    Ok(Object(Status {
+        removed: Some(removed),
+        unmatched,
+        ..status
+    }))
 }
 
 /// Why a policy stays as it is.

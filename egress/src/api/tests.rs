@@ -152,12 +152,87 @@ async fn rules_are_merged_and_removed() {
     let answer = sidecar
         .ok(Method::DELETE, "/policy", r#"["b.example"]"#)
         .await;
-    assert_eq!(answer["reason"], "no matching targets found");
+    assert_eq!(
+        answer,
+        json!({
+            "status": "ok", "mode": "enforcing", "enforcementMode": "dns",
+            "reason": "no matching targets found", "removed": 0, "unmatched": ["b.example"],
+        })
+    );
     let answer = sidecar
-        .ok(Method::DELETE, "/policy", r#"["a.EXAMPLE","b.example"]"#)
+        .ok(
+            Method::DELETE,
+            "/policy",
+            r#"["a.EXAMPLE"," b.example ",""]"#,
+        )
         .await;
-    assert_eq!(answer["reason"], Value::Null);
+    assert_eq!(
+        answer,
+        json!({
+            "status": "ok", "mode": "enforcing", "enforcementMode": "dns",
+            "removed": 1, "unmatched": ["b.example"],
+        })
+    );
     assert_eq!(sidecar.shown().await["egress"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_revoked_target_is_refused_in_whatever_spelling_it_is_named() {
+    for (stored, named, name, address) in [
+        ("host.test.", "host.test", "host.test", None),
+        ("host.test", "HOST.test.", "host.test", None),
+        ("*.Host.test", "*.host.test.", "a.host.test", None),
+        (
+            "bücher.test",
+            "xn--BCHER-kva.test",
+            "xn--bcher-kva.test",
+            None,
+        ),
+        (
+            "xn--bcher-kva.test.",
+            "BÜCHER。test",
+            "xn--bcher-kva.test",
+            None,
+        ),
+        ("10.1.2.3/8", "10.0.0.0/8", "", Some("10.9.9.9")),
+        ("1.2.3.4", "1.2.3.4/32", "", Some("1.2.3.4")),
+        ("::ffff:1.2.3.4", "1.2.3.4", "", Some("1.2.3.4")),
+        ("::1", "::1/128", "", Some("::1")),
+        ("2001:DB8:0:0::0007", "2001:db8::7", "", Some("2001:db8::7")),
+    ] {
+        let given = json!([{"action": "allow", "target": stored}]);
+        let policy = json!({"egress": given}).to_string();
+        let sidecar = Sidecar::new(&policy, PolicyFile::default());
+        let is_open = || {
+            let effective = sidecar.enforcer.effective();
+            let address = address.map(|text| text.parse().unwrap());
+            match address {
+                Some(address) => effective.decide_address(address) == Some(Action::Allow),
+                None => effective.decide(name).action == Action::Allow,
+            }
+        };
+        assert!(is_open(), "{stored}");
+        assert_eq!(sidecar.shown().await["egress"], given, "as it was given");
+        let patch = json!([{"action": "deny", "target": named}]);
+        sidecar
+            .ok(Method::PATCH, "/policy", &patch.to_string())
+            .await;
+        assert!(!is_open(), "{stored} by {named}");
+        assert_eq!(
+            sidecar.shown().await["egress"],
+            patch,
+            "{stored} by {named}"
+        );
+        sidecar.ok(Method::PUT, "/policy", &policy).await;
+        let body = json!([named]).to_string();
+        let answer = sidecar.ok(Method::DELETE, "/policy", &body).await;
+        assert_eq!(
+            answer,
+            json!({"status": "ok", "mode": "deny_all", "enforcementMode": "dns", "removed": 1}),
+            "{stored} by {named}"
+        );
+        assert!(!is_open(), "{stored} by {named}");
+    }
 }
 
 #[tokio::test]
@@ -309,7 +384,9 @@ async fn a_policy_is_only_replaced_if_it_is_the_expected_one() {
     assert_eq!(sidecar.shown().await, changed);
     let wrong = replacing(&json!({"egress": [{"action": "drop"}]}));
     assert_eq!(sidecar.call(Method::PUT, "/policy", &wrong).await.0, 400);
-    for expected in [&changed, &Value::Null] {
+    let mut respelled = changed.clone();
+    respelled["egress"][0]["target"] = json!("C.example.");
+    for expected in [&respelled, &Value::Null] {
         sidecar
             .ok(Method::PUT, "/policy", &replacing(expected))
             .await;

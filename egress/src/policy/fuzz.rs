@@ -12,16 +12,18 @@ pub fn policy(data: &[u8]) {
     }
     if let Ok(rules) = parse_rules(data) {
         let merged = Policy::default().merged(&rules);
-        let mut keys = HashSet::new();
-        assert!(merged.rules.iter().all(|rule| keys.insert(rule.key())));
+        let mut seen = HashSet::new();
+        assert!(merged.rules.iter().all(|rule| seen.insert(&rule.target)));
         assert_eq!(merged.merged(&rules), merged);
         let texts: Vec<String> = rules.iter().map(|rule| rule.text.to_string()).collect();
-        let (rest, removed) = merged.without(&texts);
-        assert_eq!((rest.rules.len(), removed.len()), (0, merged.rules.len()));
+        let removal = merged.without(&texts);
+        assert_eq!(removal.policy.rules, []);
+        assert_eq!(removal.removed, merged.rules);
+        assert_eq!(removal.unmatched, [""; 0]);
         check_policy(&merged);
     }
     if let Ok(targets) = parse_targets(data) {
-        assert!(Policy::default().without(&targets).1.is_empty());
+        assert_eq!(Policy::default().without(&targets).removed, []);
     }
     if let Ok(target) = Target::parse(&String::from_utf8_lossy(data)) {
         let text = match &target {

@@ -11,6 +11,7 @@ mod touched;
 pub use effective::{Decision, Effective, EffectiveRule, Networks, Origin};
 pub use index::NameIndex;
 pub use osb_protocol::network_policy::{
-    Action, Policy, PolicyError, PolicyMode, Rule, Target, TargetError, parse_rules, parse_targets,
+    Action, Policy, PolicyError, PolicyMode, Removal, Rule, Target, TargetError, parse_rules,
+    parse_targets,
 };
 pub use touched::Touched;

@@ -6,6 +6,7 @@ use osb_protocol::{
     FeatureSet, FieldError, SandboxId, WireTime,
     identity::Role,
     lifecycle::{Endpoint, NetworkPolicy},
+    network_policy::Policy,
 };
 use osb_runtime::{
     Amendment, CreateSpec, EGRESS_PORT, Expiry, KeptBy, Origin, Runtime, SecureRuntime, Vocabulary,
@@ -166,12 +167,15 @@ impl Service {
         self.inner.limits.default_policy.as_deref()
     }
 
-    /// Whether a network policy is that of sandboxes whose request has none.
+    /// Whether a network policy says the same as that of sandboxes whose request has none.
     #[must_use]
     pub fn is_default_policy(&self, policy: &NetworkPolicy) -> bool {
-        let default = self.default_policy();
-        let default = default.and_then(|text| serde_json::from_str::<NetworkPolicy>(text).ok());
-        default.as_ref() == Some(policy)
+        let Some(default) = self.default_policy() else {
+            return false;
+        };
+        let text = serde_json::to_vec(policy).unwrap_or_default();
+        let parsed = (Policy::parse(default.as_bytes()), Policy::parse(&text));
+        matches!(parsed, (Ok(default), Ok(policy)) if default.says_same(&policy))
     }
 
     /// Whether network policies are enforced for addresses, too, and not for names only.

@@ -188,6 +188,12 @@ pub struct NetworkPolicyStatus {
     /// Why nothing was changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Number of rules that a DELETE removed. Older sidecars do not count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed: Option<u64>,
+    /// Targets of a DELETE that no rule had.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmatched: Vec<String>,
     /// The policy, when it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<NetworkPolicy>,

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 use serde_json::{Map, Value};
 
-use super::rule::{Action, Rule};
+use super::rule::{Action, Rule, Target};
 
 /// Errors that one answer lists. A policy with thousands of bad rules needs no longer answer.
 const LISTED: usize = 10;
@@ -95,38 +95,67 @@ impl Policy {
         }
     }
 
-    /// The policy with rules put in front. Of rules with the same target the first one is kept, so
-    /// that new rules replace older ones.
+    /// Whether two policies say the same. The spelling of their targets does not matter.
+    #[must_use]
+    pub fn says_same(&self, other: &Self) -> bool {
+        self.default_action == other.default_action && self.meanings().eq(other.meanings())
+    }
+
+    fn meanings(&self) -> impl Iterator<Item = (Action, &Target)> {
+        self.rules.iter().map(|rule| (rule.action, &rule.target))
+    }
+
+    /// The policy with rules put in front. Of rules with the same target, in whatever spelling, the
+    /// first one is kept, so that new rules replace older ones.
     #[must_use]
     pub fn merged(&self, patch: &[Rule]) -> Self {
         let mut seen = HashSet::new();
         let all = patch.iter().chain(&self.rules);
-        let rules = all.filter(|rule| seen.insert(rule.key()));
+        let rules = all.filter(|rule| seen.insert(&rule.target));
         Self {
             rules: rules.cloned().collect(),
             default_action: self.default_action,
         }
     }
 
-    /// The policy without the rules that have one of these targets, and the rules that it lost.
+    /// Removes the rules that have one of these targets, in whatever spelling. Blank texts are ignored.
     #[must_use]
-    pub fn without(&self, targets: &[String]) -> (Self, Vec<Rule>) {
-        let targets: HashSet<String> = targets
+    pub fn without(&self, targets: &[String]) -> Removal {
+        let given = targets.iter().map(|text| text.trim());
+        let given = given.filter(|text| !text.is_empty());
+        let given: Vec<_> = given.map(|text| (text, Target::parse(text).ok())).collect();
+        let wanted: HashSet<&Target> = given.iter().filter_map(|it| it.1.as_ref()).collect();
+        let is_removed = |rule: &Rule| wanted.contains(&rule.target);
+        let (removed, rules): (Vec<Rule>, Vec<Rule>) =
+            self.rules.iter().cloned().partition(is_removed);
+        let matched: HashSet<&Target> = removed.iter().map(|rule| &rule.target).collect();
+        let is_matched = |target: &Target| matched.contains(target);
+        let unmatched = given
             .iter()
-            .map(|target| target.trim().to_lowercase())
-            .filter(|target| !target.is_empty())
+            .filter(|it| !it.1.as_ref().is_some_and(is_matched))
+            .map(|it| it.0.to_owned())
             .collect();
-        let is_removed = |rule: &Rule| targets.contains(&rule.key());
-        let (removed, rules) = self.rules.iter().cloned().partition(is_removed);
         let default_action = self.default_action;
-        (
-            Self {
+        Removal {
+            policy: Self {
                 rules,
                 default_action,
             },
             removed,
-        )
+            unmatched,
+        }
     }
+}
+
+/// Result of a removal of rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removal {
+    /// The policy without them.
+    pub policy: Policy,
+    /// Rules that it lost.
+    pub removed: Vec<Rule>,
+    /// Targets that no rule had, as they were given, without surrounding blanks.
+    pub unmatched: Vec<String>,
 }
 
 /// Parses the body of a PATCH: a list of rules with at least one.
@@ -382,13 +411,39 @@ mod tests {
             {"action": "allow", "target": "b.example"},
         ], "defaultAction": "allow"}));
         let targets = parse_targets(br#"[" a.EXAMPLE ", "10.0.0.0/8", "", "unknown"]"#).unwrap();
-        let (rest, removed) = base.without(&targets);
-        assert_eq!(removed.len(), 2);
+        let removal = base.without(&targets);
+        assert_eq!(removal.removed.len(), 2);
+        assert_eq!(removal.unmatched, ["unknown"]);
+        let rest = removal.policy;
         assert_eq!(
             written(&rest),
             json!({"egress": [{"action": "allow", "target": "b.example"}], "defaultAction": "allow"})
         );
-        assert_eq!(rest.without(&targets), (rest.clone(), vec![]));
+        let none = rest.without(&targets);
+        assert_eq!((none.policy, none.removed), (rest, vec![]));
+        assert_eq!(none.unmatched, ["a.EXAMPLE", "10.0.0.0/8", "unknown"]);
+    }
+
+    #[test]
+    fn policies_in_other_spellings_say_the_same() {
+        let policy = |action: &str, targets: [&str; 2]| {
+            let rules = targets.map(|target| json!({"action": action, "target": target}));
+            parsed(json!({"egress": rules}))
+        };
+        let one = policy("allow", ["a.example", "10.0.0.0/8"]);
+        let other = policy("Allow", ["A.example.", "10.1.2.3/8"]);
+        assert!(one.says_same(&other) && one != other);
+        for different in [
+            policy("deny", ["a.example", "10.0.0.0/8"]),
+            policy("allow", ["10.0.0.0/8", "a.example"]),
+            policy("allow", ["a.example", "10.0.0.0/9"]),
+            Policy {
+                default_action: Action::Allow,
+                ..one.clone()
+            },
+        ] {
+            assert!(!one.says_same(&different), "{different:?}");
+        }
     }
 
     #[test]

@@ -6,11 +6,13 @@ mod document;
 mod proposal;
 mod public;
 mod rule;
+#[cfg(test)]
+mod spellings;
 mod suffix;
 mod verdict;
 
 pub use address::AddressKind;
-pub use document::{Policy, PolicyError, PolicyMode, parse_rules, parse_targets};
+pub use document::{Policy, PolicyError, PolicyMode, Removal, parse_rules, parse_targets};
 pub use proposal::propose;
 pub use public::not_public;
 pub use rule::{Action, Rule, Target, TargetError};

@@ -131,11 +131,12 @@ impl Target {
 /// The form of a domain name that is compared: lower case, ASCII, without a final dot. `None` if the
 /// text is no name, or if a resolver would read it as an address.
 fn ascii_name(text: &str) -> Option<Box<str>> {
-    let text = text.strip_suffix('.').unwrap_or(text);
     let name = match text.is_ascii() {
         true => text.to_ascii_lowercase(),
         false => idna::domain_to_ascii(text).ok()?,
     };
+    // After the conversion, which makes dots of other full stops.
+    let name = name.strip_suffix('.').unwrap_or(&name);
     let is_label = |label: &str| {
         (1..=LABEL_LENGTH).contains(&label.len())
             && label
@@ -169,8 +170,8 @@ pub struct Rule {
     pub action: Action,
     /// To which destinations.
     pub target: Target,
-    /// The target as its author wrote it, without surrounding blanks. Clients get this text back and
-    /// name rules by it.
+    /// The target as its author wrote it, without surrounding blanks. Clients get this text back. Two
+    /// rules have the same target if `target` is equal, whatever their texts are.
     pub text: Box<str>,
 }
 
@@ -185,12 +186,6 @@ impl Rule {
             target: Target::parse(target)?,
             text: target.trim().into(),
         })
-    }
-
-    /// The text by which two rules have the same target (contract §5.5, §5.6).
-    #[must_use]
-    pub fn key(&self) -> String {
-        self.text.to_lowercase()
     }
 }
 
@@ -225,6 +220,7 @@ mod tests {
             ("localhost", name("localhost")),
             ("_dmarc.example.org", name("_dmarc.example.org")),
             ("bücher.example", name("xn--bcher-kva.example")),
+            ("Bücher。example。", name("xn--bcher-kva.example")),
             ("*.Example.org", Target::Subdomains("example.org".into())),
         ] {
             assert_eq!(Target::parse(text), Ok(target), "{text}");
@@ -249,6 +245,8 @@ mod tests {
             ("0x7f000001", "is not a domain name"),
             ("two words", "is not a domain name"),
             (".", "is not a domain name"),
+            ("a.example..", "is not a domain name"),
+            ("bücher.example.。", "is not a domain name"),
         ] {
             let error = Target::parse(text).unwrap_err().to_string();
             assert!(error.contains(reason), "{text}: {error}");

@@ -78,7 +78,7 @@ pub(super) async fn replace(
 
 /// Add rules to the network policy of a sandbox.
 ///
-/// A rule replaces the one with the same target. The default action stays.
+/// A rule replaces the one with the same target, in whatever spelling. The default action stays.
 #[utoipa::path(
     patch, path = "/sandboxes/{id}/networkpolicy", tag = "sandboxes",
     operation_id = "patchSandboxNetworkPolicy",
@@ -106,8 +106,9 @@ pub(super) async fn merge(
 
 /// Remove rules from the network policy of a sandbox.
 ///
-/// The body has the targets of the rules; those without a rule are ignored. The default action
-/// stays.
+/// The body has the targets of the rules, in any spelling: `Host.test.` is `host.test`, `10.1.2.3/8` is
+/// `10.0.0.0/8`. The answer counts the rules in `removed`, and lists the targets that no rule had in
+/// `unmatched`. The default action stays.
 #[utoipa::path(
     delete, path = "/sandboxes/{id}/networkpolicy", tag = "sandboxes",
     operation_id = "deleteSandboxNetworkPolicyRules",
