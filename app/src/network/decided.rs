@@ -310,7 +310,7 @@ mod tests {
         decision.rule = "deny *.example (deny.always)".to_owned();
         assert!(Row::of_name(&decision).is_operators());
         assert!(!Row::of_name(&decision).is_withheld());
-        decision.rule = "a.example leads to 10.0.0.1, a private address".to_owned();
+        decision.rule = "a.example is an alias of b.example: deny b.example".to_owned();
         assert!(Row::of_name(&decision).is_withheld());
         assert_eq!(Filter::of_word("denied"), Filter::Denied);
         assert_eq!(Filter::of_word("odd"), Filter::All);

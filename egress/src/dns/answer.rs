@@ -28,13 +28,17 @@ pub(crate) enum Verdict {
         /// Shortest lifetime of what leads to them, in seconds.
         ttl: u32,
     },
-    /// The client must not get it, for this reason.
+    /// The name is allowed, but the client must not use any address of the answer, for this reason, and
+    /// the answer has nothing else.
+    Empty(String),
+    /// The name is an alias of what the client must not reach, for this reason.
     Block(String),
 }
 
 /// Judges the answer for an allowed name and takes out what the client must not use: addresses that
-/// the policy refuses or that an allowed name may not open. Lifetimes are shortened to that of the
-/// addresses in the packet filter.
+/// the policy refuses or that an allowed name may not open. What else the answer has stays, so that a
+/// name with refused addresses still has its other family and types. Lifetimes are shortened to that of
+/// the addresses in the packet filter.
 ///
 /// Only what the name really leads to counts: its own records and those of its aliases (CNAME), none
 /// of which a rule may refuse. Address hints of HTTPS and SVCB records are addresses, too.
@@ -54,6 +58,7 @@ pub(crate) fn judge(
         addresses: Vec::new(),
         ttl: limits::ANSWER_TTL,
         refused: None,
+        has_more: false,
     };
     message.answers.retain_mut(|record| {
         record.ttl = record.ttl.min(limits::ANSWER_TTL);
@@ -67,7 +72,7 @@ pub(crate) fn judge(
         record.ttl = record.ttl.min(limits::ANSWER_TTL);
     }
     match found.refused {
-        Some(address) if found.addresses.is_empty() => Verdict::Block(format!(
+        Some(address) if !found.has_more => Verdict::Empty(format!(
             "{name} leads to {address}, which is near the sandbox, private or refused; \
              a rule for the address would allow it"
         )),
@@ -122,6 +127,8 @@ struct Found<'a> {
     ttl: u32,
     /// An address that was taken out.
     refused: Option<IpAddr>,
+    /// Whether a record of the chain stays that is more than a step of it or a signature.
+    has_more: bool,
 }
 
 impl Found<'_> {
@@ -145,6 +152,8 @@ impl Found<'_> {
         if stays && leads_to_addresses {
             self.ttl = self.ttl.min(record.ttl);
         }
+        self.has_more |=
+            stays && !matches!(record.record_type(), RecordType::CNAME | RecordType::RRSIG);
         stays
     }
 
@@ -189,7 +198,7 @@ mod tests {
         rr::{
             Name,
             rdata::{
-                CNAME, HTTPS, TXT,
+                CNAME, HTTPS, NULL, TXT,
                 svcb::{IpHint, SvcParamKey},
             },
         },
@@ -336,7 +345,7 @@ mod tests {
         ];
         let mut records: Vec<Record> = near.iter().map(|it| a("x.wild.example", 60, it)).collect();
         let (verdict, answers) = judged(&policy, "x.wild.example", records.clone());
-        assert!(matches!(verdict, Verdict::Block(_)), "{verdict:?}");
+        assert!(matches!(verdict, Verdict::Empty(_)), "{verdict:?}");
         assert_eq!(answers, []);
         records.push(a("x.wild.example", 60, "192.0.2.1"));
         let (verdict, answers) = judged(&policy, "x.wild.example", records);
@@ -368,6 +377,55 @@ mod tests {
             panic!("{answers:?}");
         };
         assert_eq!(service.0.svc_params.len(), 1);
+    }
+
+    #[test]
+    fn an_answer_is_empty_only_if_nothing_but_refused_addresses_answers_the_query() {
+        let policy = policy(ALLOW_WILD);
+        let asked = "x.wild.example";
+        let service = |addresses: &[&str]| {
+            let hints = addresses.iter().map(|it| A(it.parse().unwrap())).collect();
+            let hints = SvcParamValue::Ipv4Hint(IpHint(hints));
+            let hints = vec![(SvcParamKey::Ipv4Hint, hints)];
+            SVCB::new(1, Name::root(), hints)
+        };
+        let text = RData::TXT(TXT::new(vec!["v=1".to_owned()]));
+        let record = |data: RData| Record::from_rdata(name(asked), 60, data);
+        let signature = RData::Unknown {
+            code: RecordType::RRSIG,
+            rdata: NULL::with(vec![0; 20]),
+        };
+        let v4 = || a(asked, 60, "10.0.0.1");
+        let v6 = || a(asked, 60, "fd00::1");
+        for (answers, left) in [
+            (vec![v4()], None),
+            (vec![v6()], None),
+            (
+                vec![alias(asked, 60, "b.example"), a("b.example", 60, "::1")],
+                None,
+            ),
+            (vec![v4(), record(signature)], None),
+            // Of another name.
+            (vec![v4(), a("other.example", 60, "192.0.2.9")], None),
+            (vec![v6(), a(asked, 60, "2001:db8::1")], Some(1)),
+            (vec![v4(), record(text.clone())], Some(1)),
+            (
+                vec![record(RData::HTTPS(HTTPS(service(&["10.0.0.1"]))))],
+                Some(1),
+            ),
+            (vec![record(RData::SVCB(service(&["10.0.0.1"])))], Some(1)),
+            (vec![record(text)], Some(1)),
+            // The name has no record of the type.
+            (vec![], Some(0)),
+            (vec![alias(asked, 60, "b.example")], Some(1)),
+        ] {
+            let (verdict, kept) = judged(&policy, asked, answers.clone());
+            match (left, verdict) {
+                (None, Verdict::Empty(why)) => assert!(why.contains("near the sandbox"), "{why}"),
+                (Some(left), Verdict::Pass { .. }) => assert_eq!(kept.len(), left, "{answers:?}"),
+                (_, verdict) => panic!("{answers:?}: {verdict:?}"),
+            }
+        }
     }
 
     #[test]

@@ -46,6 +46,7 @@ use crate::{
 const EXTENDED_ERROR: u16 = 15;
 /// Its codes.
 const BLOCKED: u16 = 15;
+const FILTERED: u16 = 17;
 const NO_REACHABLE_AUTHORITY: u16 = 22;
 const NETWORK_ERROR: u16 = 23;
 /// Records beyond the question that a query may have (contract: egress §3.1).
@@ -245,12 +246,13 @@ impl Proxy {
                 return reply.error(ResponseCode::ServFail, why).await;
             }
         };
-        let addresses = match self.enforcer.mode() {
-            Mode::Dns => addresses_in(&message),
+        let decisions = &self.observers.decisions;
+        let (addresses, filtered) = match self.enforcer.mode() {
+            Mode::Dns => (addresses_in(&message), None),
             Mode::DnsNft => match self.open(&mut message, &name, policy).await {
-                Ok(opened) => opened,
+                Ok(opened) => (opened, None),
+                Err(Unopened::Filtered(why)) => (Vec::new(), Some(why)),
                 Err(Unopened::Blocked(why)) => {
-                    let decisions = &self.observers.decisions;
                     decisions.note_reason(&name, Action::Deny, &why);
                     return self.deny(reply, &name, &why).await;
                 }
@@ -260,7 +262,10 @@ impl Proxy {
                 }
             },
         };
-        self.observers.decisions.note(&name, policy.decide(&name));
+        match &filtered {
+            None => decisions.note(&name, policy.decide(&name)),
+            Some(why) => decisions.note_reason(&name, Action::Allow, why),
+        }
         if self.observers.log_skip.first(&name).is_none() {
             let ips = (!addresses.is_empty()).then(|| Json::of(&addresses));
             info!(
@@ -270,7 +275,10 @@ impl Proxy {
                 "outbound"
             );
         }
-        reply.pass(message).await
+        match filtered {
+            None => reply.pass(message).await,
+            Some(why) => reply.no_data(&why).await,
+        }
     }
 
     /// Lets the addresses of an answer through, before the client sees it.
@@ -286,6 +294,7 @@ impl Proxy {
                 aliases,
                 ttl,
             } => (addresses, aliases, ttl),
+            Verdict::Empty(why) => return Err(Unopened::Filtered(why)),
             Verdict::Block(why) => return Err(Unopened::Blocked(why)),
         };
         let Some(firewall) = self.enforcer.firewall() else {
@@ -310,6 +319,9 @@ impl Proxy {
             Err(LearnError::Refused) => Err(Unopened::Blocked(format!(
                 "the network policy changed and refuses {name}"
             ))),
+            Err(LearnError::Filtered) => Err(Unopened::Filtered(format!(
+                "the network policy changed and refuses an address of {name}"
+            ))),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
                 warn!(
@@ -330,7 +342,9 @@ fn addresses_in(message: &Message) -> Vec<IpAddr> {
 
 /// Why the addresses of an answer are closed.
 enum Unopened {
-    /// The client must not use them.
+    /// The client must not use them. The name is allowed.
+    Filtered(String),
+    /// The name is refused.
     Blocked(String),
     /// The packet filter failed.
     Failed,
@@ -344,7 +358,26 @@ struct Reply<'a, R> {
 
 impl<R: ResponseHandler> Reply<'_, R> {
     /// Answers with a code. The reason is for clients that support extended errors.
-    async fn error(mut self, code: ResponseCode, why: Option<(u16, &str)>) -> ResponseInfo {
+    async fn error(self, code: ResponseCode, why: Option<(u16, &str)>) -> ResponseInfo {
+        let mut metadata = Metadata::response_from_request(&self.request.metadata);
+        metadata.response_code = code;
+        self.without_records(metadata, why).await
+    }
+
+    /// Answers that the name exists and has no such record. An error would be one of the whole name:
+    /// musl gives up on a name if one of its address families does not exist.
+    async fn no_data(self, why: &str) -> ResponseInfo {
+        let mut metadata = Metadata::response_from_request(&self.request.metadata);
+        // Without it, glibc takes an empty answer for that of a server that knows nothing.
+        metadata.recursion_available = true;
+        self.without_records(metadata, Some((FILTERED, why))).await
+    }
+
+    async fn without_records(
+        mut self,
+        metadata: Metadata,
+        why: Option<(u16, &str)>,
+    ) -> ResponseInfo {
         let mut builder = MessageResponseBuilder::from_message_request(self.request);
         let edns = self.edns().map(|mut edns| {
             if let Some((info_code, text)) = why {
@@ -358,7 +391,8 @@ impl<R: ResponseHandler> Reply<'_, R> {
         if let Some(edns) = &edns {
             builder.edns(edns);
         }
-        let response = builder.error_msg(&self.request.metadata, code);
+        let code = metadata.response_code;
+        let response = builder.build_no_records(metadata);
         let sent = self.out.send_response(response).await;
         sent.unwrap_or_else(|_| self.unsent(code))
     }

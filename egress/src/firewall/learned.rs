@@ -72,10 +72,13 @@ impl Lead {
 
     /// Whether a policy still lets this name open an address.
     pub(super) fn is_allowed(&self, policy: &Effective, address: IpAddr) -> bool {
-        let decision = policy.decide(&self.name);
+        self.has_allowed_names(policy) && policy.admits_answer(address, policy.decide(&self.name))
+    }
+
+    /// Whether a policy allows the name, and refuses none of its aliases.
+    pub(super) fn has_allowed_names(&self, policy: &Effective) -> bool {
         let mut aliases = self.aliases.iter();
-        decision.action == Action::Allow
-            && policy.admits_answer(address, decision)
+        policy.decide(&self.name).action == Action::Allow
             && aliases.all(|alias| policy.refusing_rule(alias).is_none())
     }
 

@@ -73,6 +73,9 @@ pub enum LearnError {
     /// The policy changed meanwhile and refuses the name.
     #[error("the policy refuses the name now")]
     Refused,
+    /// The policy changed meanwhile and refuses an address. It still allows the name.
+    #[error("the policy refuses an address now")]
+    Filtered,
     /// Too much is remembered of the names that are open.
     #[error("too many names are open")]
     Full,

@@ -148,7 +148,11 @@ impl Thread {
             // The policy may have changed since the answer was asked for.
             let mut addresses = answer.addresses.iter();
             if !addresses.all(|address| lead.is_allowed(&self.policy, *address)) {
-                let _gone = done.send(Err(LearnError::Refused));
+                let error = match lead.has_allowed_names(&self.policy) {
+                    true => LearnError::Filtered,
+                    false => LearnError::Refused,
+                };
+                let _gone = done.send(Err(error));
                 continue;
             }
             if !has_room {

@@ -26,7 +26,11 @@ pub(crate) struct Resolved {
     pub(crate) addresses: Vec<IpAddr>,
     /// Shortest lifetime in the answer.
     pub(crate) ttl: Option<u32>,
-    /// Reason of a refusal, as text.
+    /// Whether the server says that it asks others.
+    pub(crate) is_recursive: bool,
+    /// Number of the extended error.
+    pub(crate) error: Option<u16>,
+    /// Its text: the reason of a refusal.
     pub(crate) reason: Option<String>,
     /// Length in bytes of all texts.
     pub(crate) text: usize,
@@ -56,15 +60,17 @@ fn resolved(bytes: &[u8]) -> Resolved {
         .edns
         .as_ref()
         .map(|edns| edns.options().options.clone());
-    let reason = options
+    let extended = options
         .unwrap_or_default()
         .into_iter()
         .find_map(|(_, option)| match option {
-            EdnsOption::Unknown(EXTENDED_ERROR, data) => {
-                Some(String::from_utf8(data[2..].to_vec()).unwrap())
-            }
+            EdnsOption::Unknown(EXTENDED_ERROR, data) => Some((
+                u16::from_be_bytes([data[0], data[1]]),
+                String::from_utf8(data[2..].to_vec()).unwrap(),
+            )),
             _ => None,
         });
+    let (error, reason) = extended.unzip();
     Resolved {
         code: message.metadata.response_code,
         addresses: message
@@ -73,6 +79,8 @@ fn resolved(bytes: &[u8]) -> Resolved {
             .filter_map(|it| it.data.ip_addr())
             .collect(),
         ttl: message.answers.iter().map(|it| it.ttl).min(),
+        is_recursive: message.metadata.recursion_available,
+        error,
         reason,
         text: message
             .answers

@@ -12,7 +12,10 @@ use hickory_server::proto::{
     op::{Message, MessageType, ResponseCode},
     rr::{
         Name, RData, Record, RecordType,
-        rdata::{A, AAAA, CNAME, TXT},
+        rdata::{
+            A, AAAA, CNAME, HTTPS, SVCB, TXT,
+            svcb::{IpHint, SvcParamKey, SvcParamValue},
+        },
     },
 };
 
@@ -120,6 +123,14 @@ impl Internet {
             .map(|it| String::from_utf8(it.to_vec()).unwrap())
             .collect();
         self.set(name, vec![(60, RData::TXT(TXT::new(texts)))]);
+    }
+
+    /// Gives a name a service record (HTTPS) with these hints.
+    pub(crate) fn service(&self, name: &str, addresses: &[Ipv4Addr]) {
+        let hints = addresses.iter().map(|address| A(*address)).collect();
+        let hints = SvcParamValue::Ipv4Hint(IpHint(hints));
+        let service = SVCB::new(1, Name::root(), vec![(SvcParamKey::Ipv4Hint, hints)]);
+        self.set(name, vec![(60, RData::HTTPS(HTTPS(service)))]);
     }
 
     /// Lets queries for a name fail.

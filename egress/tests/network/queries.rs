@@ -16,6 +16,10 @@ const ALLOW: &str = r#"{"egress":[
     {"action":"deny","target":"*.ads.test"}
 ]}"#;
 
+/// Extended errors (RFC 8914).
+const BLOCKED: u16 = 15;
+const FILTERED: u16 = 17;
+
 fn resolver() -> SocketAddr {
     SocketAddr::new(RESOLVER.parse().unwrap(), 53)
 }
@@ -72,9 +76,14 @@ fn a_change_during_a_query_counts_for_the_name_and_its_aliases() {
     world.internet.alias("www.example", "edge.cdn.test");
     world.internet.name("edge.cdn.test", &["198.51.100.1"]);
     world.internet.name("plain.example", &["198.51.100.2"]);
-    for (name, target, address) in [
-        ("www.example", "*.cdn.test", "198.51.100.1"),
-        ("plain.example", "plain.example", "198.51.100.2"),
+    world.internet.name("open.example", &["198.51.100.3"]);
+    let refused = (ResponseCode::NXDomain, Some(BLOCKED));
+    let empty = (ResponseCode::NoError, Some(FILTERED));
+    for (name, target, address, expected) in [
+        ("www.example", "*.cdn.test", "198.51.100.1", refused),
+        ("plain.example", "plain.example", "198.51.100.2", refused),
+        // The name stays allowed.
+        ("open.example", "198.51.100.3", "198.51.100.3", empty),
     ] {
         let gate = world.internet.hold(name);
         let answer = std::thread::scope(|scope| {
@@ -85,7 +94,7 @@ fn a_change_during_a_query_counts_for_the_name_and_its_aliases() {
             gate.open();
             asked.join().unwrap()
         });
-        assert_eq!(answer.code, ResponseCode::NXDomain, "{name}");
+        assert_eq!((answer.code, answer.error), expected, "{name}");
         assert!(answer.addresses.is_empty(), "{name}");
         assert!(!world.reaches(address, 443), "{name}");
     }
@@ -101,12 +110,10 @@ fn an_allowed_name_cannot_open_what_is_near() {
         .name("mixed.example", &["10.77.0.1", "198.51.100.1"]);
     world.internet.name("internal.corp", &["10.77.0.1"]);
     for name in ["meta.example", "lan.example"] {
-        let blocked = world.resolve(name);
-        assert_eq!(blocked.code, ResponseCode::NXDomain, "{name}");
-        assert!(
-            blocked.reason.unwrap().contains("near the sandbox"),
-            "{name}"
-        );
+        let empty = world.resolve(name);
+        let seen = (empty.code, empty.addresses.len(), empty.error);
+        assert_eq!(seen, (ResponseCode::NoError, 0, Some(FILTERED)), "{name}");
+        assert!(empty.reason.unwrap().contains("near the sandbox"), "{name}");
     }
     assert_eq!(world.resolve("mixed.example").addresses.len(), 1);
     assert!(!world.reaches("169.254.169.254", 80));
@@ -117,6 +124,64 @@ fn an_allowed_name_cannot_open_what_is_near() {
         "a rule names this host"
     );
     assert!(world.reaches("10.77.0.1", 443));
+}
+
+/// An error of one type is one of the whole name for musl, so that a name must not have it because of a
+/// refused address.
+#[test]
+fn an_allowed_name_exists_for_every_type_and_a_refused_one_for_none() {
+    let world = World::new("dns+nft", ALLOW);
+    let name = |name: &str, addresses: &[&str]| world.internet.name(name, addresses);
+    name("v4.example", &["198.51.100.1", "fd00::1"]);
+    name("v6.example", &["10.77.0.1", "2001:db8::1"]);
+    name("none.example", &["10.77.0.1", "fd00::1"]);
+    name("x.ads.test", &["198.51.100.2"]);
+    world.internet.alias("alias.example", "none.example");
+    let near = "10.77.0.1".parse().unwrap();
+    world.internet.service("service.example", &[near]);
+    let kinds = [RecordType::A, RecordType::AAAA];
+    for (name, counts) in [
+        ("v4.example", [1, 0]),
+        ("v6.example", [0, 1]),
+        ("none.example", [0, 0]),
+        ("alias.example", [0, 0]),
+    ] {
+        for (kind, count) in kinds.into_iter().zip(counts) {
+            let by_udp = world.resolve_kind(name, kind);
+            let by_tcp = world.inside(|| ask_by_tcp(resolver(), name, kind)).unwrap();
+            for answer in [by_udp, by_tcp] {
+                assert_eq!(answer.code, ResponseCode::NoError, "{name} {kind}");
+                assert!(answer.is_recursive, "{name} {kind}");
+                assert_eq!(answer.addresses.len(), count, "{name} {kind}");
+                let error = (count == 0).then_some(FILTERED);
+                assert_eq!(answer.error, error, "{name} {kind}");
+                assert_eq!(answer.ttl.is_some(), count > 0, "nothing else is in it");
+            }
+        }
+    }
+    for kind in [RecordType::TXT, RecordType::MX] {
+        let none = world.resolve_kind("none.example", kind);
+        assert_eq!((none.code, none.error), (ResponseCode::NoError, None));
+    }
+    // A service record says more than addresses.
+    let service = world.resolve_kind("service.example", RecordType::HTTPS);
+    assert_eq!((service.code, service.error), (ResponseCode::NoError, None));
+    assert_eq!(service.ttl, Some(60), "{service:?}");
+    for kind in [kinds.as_slice(), &[RecordType::HTTPS, RecordType::TXT]].concat() {
+        let refused = world.resolve_kind("x.ads.test", kind);
+        let seen = (refused.code, refused.error);
+        assert_eq!(seen, (ResponseCode::NXDomain, Some(BLOCKED)), "{kind}");
+    }
+    let (_, text) = world.call("GET", "/decisions", "").unwrap();
+    let decisions: Value = serde_json::from_str(&text).unwrap();
+    for decision in decisions["names"].as_array().unwrap() {
+        let is_allowed = decision["name"] != "x.ads.test";
+        let action = if is_allowed { "allow" } else { "deny" };
+        assert_eq!(decision["action"], action, "{decision}");
+    }
+    for address in ["10.77.0.1", "fd00::1", "198.51.100.2"] {
+        assert!(!world.reaches(address, 443), "{address}");
+    }
 }
 
 #[test]

@@ -28,7 +28,8 @@ pub struct NetworkDecisions {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NameDecision {
-    /// `allow` or `deny`: what happened to the last query.
+    /// `allow` or `deny`: what happened to the last query. A name is allowed although all addresses of
+    /// an answer are refused.
     pub action: String,
     /// Name that was asked for.
     pub name: String,
