@@ -135,8 +135,8 @@ pub struct Config {
     pub exempt: Vec<IpAddr>,
     /// Name servers to ask; `None` for those of `resolv.conf`.
     pub upstreams: Option<Vec<SocketAddr>>,
-    /// Time for an answer of an upstream.
-    pub upstream_timeout: Duration,
+    /// Time for an answer of each upstream. `None` if all of them share [`limits::UPSTREAMS`].
+    pub upstream_timeout: Option<Duration>,
     /// Name that probes ask for; `None` for the root's name servers.
     pub probe: Option<String>,
     /// Interval of the probes.
@@ -185,9 +185,10 @@ impl Config {
             deny_webhook: webhook(set(names::DENY_WEBHOOK))?,
             exempt: exempt(set(names::EXEMPT), &mut warnings),
             upstreams: upstreams(set(names::UPSTREAM))?,
-            upstream_timeout: seconds(set(names::UPSTREAM_TIMEOUT), 5, 120),
+            upstream_timeout: seconds(set(names::UPSTREAM_TIMEOUT), 120),
             probe: probe(set(names::PROBE)),
-            probe_interval: seconds(set(names::PROBE_INTERVAL), 30, 3600),
+            probe_interval: seconds(set(names::PROBE_INTERVAL), 3600)
+                .unwrap_or(limits::PROBE_INTERVAL),
             doh: doh(
                 is_true(set(names::BLOCK_DOH)),
                 set(names::DOH_BLOCKLIST),
@@ -353,11 +354,11 @@ fn probe(value: Option<String>) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// Whole seconds; the default for anything else, at most `max`.
-fn seconds(value: Option<String>, default: u64, max: u64) -> Duration {
+/// Whole seconds, at most `max`; `None` for anything else.
+fn seconds(value: Option<String>, max: u64) -> Option<Duration> {
     let parsed = value.and_then(|value| value.trim().parse::<u64>().ok());
-    let seconds = parsed.filter(|seconds| *seconds > 0).unwrap_or(default);
-    Duration::from_secs(seconds.min(max))
+    let seconds = parsed.filter(|seconds| *seconds > 0)?;
+    Some(Duration::from_secs(seconds.min(max)))
 }
 
 fn doh(is_on: bool, list: Option<String>, warnings: &mut Vec<String>) -> DohBlock {
@@ -414,7 +415,7 @@ mod tests {
         assert_eq!(config.http_addr, "[::]:18080".parse().unwrap());
         assert!(config.token.is_none() && config.upstreams.is_none());
         assert_eq!(config.max_rules, Some(4096));
-        assert_eq!(config.upstream_timeout, Duration::from_secs(5));
+        assert_eq!(config.upstream_timeout, None);
         assert_eq!(config.probe_interval, Duration::from_secs(30));
         assert_eq!(config.doh, DohBlock::Off);
     }
@@ -483,10 +484,15 @@ mod tests {
         assert_eq!(limit("-1"), Some(4096));
         assert_eq!(limit("many"), Some(4096));
         let time = |text: &str| config(&[(names::UPSTREAM_TIMEOUT, text)]).upstream_timeout;
-        assert_eq!(time("2").as_secs(), 2);
-        assert_eq!(time("0").as_secs(), 5);
-        assert_eq!(time("1.5").as_secs(), 5);
-        assert_eq!(time("999").as_secs(), 120);
+        for (text, seconds) in [
+            ("2", Some(2)),
+            ("5", Some(5)),
+            ("999", Some(120)),
+            ("0", None),
+            ("1.5", None),
+        ] {
+            assert_eq!(time(text), seconds.map(Duration::from_secs), "{text}");
+        }
     }
 
     #[test]

@@ -24,10 +24,15 @@ pub const TCP_CONNECTIONS: usize = 256;
 pub const TCP_IDLE: Duration = Duration::from_secs(10);
 /// Connections to upstreams for answers that do not fit into a datagram. Further ones wait.
 pub const UPSTREAM_CONNECTIONS: usize = 256;
+/// Time that all upstreams have for one query, unless the operator sets one for each of them. Resolvers
+/// give up or ask again after 5 s: they must have the failure before.
+pub const UPSTREAMS: Duration = Duration::from_secs(2);
 /// Time after which the next upstream is asked as well.
 pub const HEDGE: Duration = Duration::from_millis(800);
-/// Probe of an upstream; the query time-out, if that is shorter.
+/// Probe of an upstream; the time-out of its queries, if that is shorter.
 pub const PROBE: Duration = Duration::from_secs(2);
+/// Time between two probes unless the operator says otherwise (contract: egress §3.3).
+pub const PROBE_INTERVAL: Duration = Duration::from_secs(30);
 /// Name servers that are read from `resolv.conf` (contract: egress §3.2).
 pub const NAMESERVERS: usize = 10;
 

@@ -72,9 +72,10 @@ type Waiting = Mutex<HashMap<u16, Query>>;
 struct Query {
     /// Question as it was sent. An answer repeats it.
     question: Bytes,
-    /// Where its answer goes. `None` once there is one: the id is taken until its owner is done, because
-    /// a later query with the same id would be forgotten together with this one.
-    answer: Option<oneshot::Sender<Bytes>>,
+    /// Where its answer goes, or the error of its socket. `None` once there is one: the id is taken until
+    /// its owner is done, because a later query with the same id would be forgotten together with this
+    /// one.
+    answer: Option<oneshot::Sender<io::Result<Bytes>>>,
 }
 
 impl Exchange {
@@ -144,9 +145,15 @@ impl Exchange {
         let _registered = Registered { shared, id };
         let mut sent = query.to_vec();
         sent[..2].copy_from_slice(&id.to_be_bytes());
-        shared.socket.send(&sent).await?;
+        if let Err(error) = shared.socket.send(&sent).await {
+            if error.kind() == io::ErrorKind::ConnectionRefused {
+                // The kernel reports what came of an earlier query.
+                fail_all(&shared.waiting, &error);
+            }
+            return Err(error.into());
+        }
         let answer = received.await.map_err(|_| ExchangeError::Malformed)?;
-        Ok(with_id(answer, query))
+        Ok(with_id(answer?, query))
     }
 
     async fn by_tcp(&self, query: &[u8]) -> Result<Bytes, ExchangeError> {
@@ -217,7 +224,8 @@ async fn receive(socket: Arc<UdpSocket>, waiting: Arc<Waiting>) {
         let received = match socket.recv(&mut buffer).await {
             Ok(length) => &buffer[..length],
             // The upstream's machine reports that nothing listens there. Later it may.
-            Err(_) => {
+            Err(error) => {
+                fail_all(&waiting, &error);
                 tokio::time::sleep(RECOVERY).await;
                 continue;
             }
@@ -234,8 +242,19 @@ async fn receive(socket: Arc<UdpSocket>, waiting: Arc<Waiting>) {
         };
         if let Some(answer) = answer {
             // The client may be gone.
-            let _gone = answer.send(Bytes::copy_from_slice(received));
+            let _gone = answer.send(Ok(Bytes::copy_from_slice(received)));
         }
+    }
+}
+
+/// Ends the queries of a socket that has an error. The kernel does not say which of them it is about, and
+/// all went to the same port.
+fn fail_all(waiting: &Waiting, error: &io::Error) {
+    let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+    let waiting = waiting.values_mut();
+    for answer in waiting.filter_map(|query| query.answer.take()) {
+        // The client may be gone.
+        let _gone = answer.send(Err(error.kind().into()));
     }
 }
 
@@ -400,7 +419,7 @@ mod tests {
         for _ in 0..2 {
             server.send_to(&real, client).await.unwrap();
         }
-        assert_eq!(received.await.unwrap(), real);
+        assert_eq!(received.await.unwrap().unwrap(), real);
         assert!(shared.waiting.lock().unwrap().contains_key(&id));
         drop(registered);
         assert!(shared.waiting.lock().unwrap().is_empty());
@@ -451,6 +470,43 @@ mod tests {
         };
         let ((), found) = tokio::join!(serve, exchange.ask(&asked, LONG));
         assert_eq!(found.unwrap().len(), asked.len() + 2000);
+    }
+
+    #[tokio::test]
+    async fn a_closed_port_ends_all_queries() {
+        let (server, exchange) = upstream().await;
+        // It takes the datagrams of one other peer only.
+        server.connect("127.0.0.1:1").await.unwrap();
+        let queries: Vec<Vec<u8>> = (0..20)
+            .map(|n| query(7, &format!("n{n}.example")))
+            .collect();
+        let asked = queries.iter().map(|it| exchange.ask(it, LONG));
+        for found in futures::future::join_all(asked).await {
+            let refused = io::ErrorKind::ConnectionRefused;
+            assert!(
+                matches!(&found, Err(ExchangeError::Io(error)) if error.kind() == refused),
+                "{found:?}"
+            );
+        }
+        for shared in &exchange.sockets {
+            assert!(shared.waiting.lock().unwrap().is_empty());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refused_connection_ends_a_query() {
+        let (server, listener, exchange) = upstream_with(1).await;
+        drop(listener);
+        let asked = query(3, "big.example");
+        let serve = async {
+            let mut buffer = [0; 512];
+            let (length, client) = server.recv_from(&mut buffer).await.unwrap();
+            let mut cut = answer(&buffer[..length]);
+            cut[2] |= 2;
+            server.send_to(&cut, client).await.unwrap();
+        };
+        let ((), found) = tokio::join!(serve, exchange.ask(&asked, LONG));
+        assert!(matches!(found, Err(ExchangeError::Io(_))), "{found:?}");
     }
 
     #[tokio::test]

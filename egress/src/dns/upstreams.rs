@@ -76,7 +76,10 @@ pub struct Upstreams {
     all: Vec<Exchange>,
     /// Positions of the ones to ask, in the configured order.
     active: RwLock<Arc<[usize]>>,
-    limit: Duration,
+    /// Time for the answer of each. `None` if all of them share [`limits::UPSTREAMS`].
+    limit: Option<Duration>,
+    /// Longest time before the next one is asked.
+    hedge: Duration,
 }
 
 impl Upstreams {
@@ -103,24 +106,26 @@ impl Upstreams {
             active: RwLock::new((0..addresses.len()).collect()),
             all: all?,
             limit: config.upstream_timeout,
+            hedge: limits::HEDGE,
         })
     }
 
-    /// Asks the upstreams in turn: the next one when one fails, and beside one that is slow. The
+    /// Asks the upstreams in turn: the next one at once when one fails, and beside one that is slow. The
     /// answer has the client's id.
     ///
     /// # Errors
     /// None gave an answer that is final.
     pub(crate) async fn ask(&self, query: &[u8]) -> Result<Bytes, NoAnswer> {
         let order = self.active();
+        let turns = Turns::new(self, order.len());
         let mut rest = order.iter().map(|position| &self.all[*position]);
         let mut asked: FuturesUnordered<_> = rest
             .next()
-            .map(|first| self.ask_one(first, query))
+            .map(|first| turns.ask(first, query))
             .into_iter()
             .collect();
         let mut reasons = Vec::new();
-        let mut next_at = Instant::now() + limits::HEDGE;
+        let mut next_at = Instant::now() + turns.pause;
         loop {
             let is_waiting = rest.len() > 0;
             let is_next_due = tokio::select! {
@@ -138,23 +143,15 @@ impl Upstreams {
                 () = sleep_until(next_at), if is_waiting => true,
             };
             if is_next_due && let Some(exchange) = rest.next() {
-                asked.push(self.ask_one(exchange, query));
-                next_at = Instant::now() + limits::HEDGE;
+                asked.push(turns.ask(exchange, query));
+                next_at = Instant::now() + turns.pause;
             }
         }
     }
 
-    async fn ask_one(
-        &self,
-        upstream: &Exchange,
-        query: &[u8],
-    ) -> (SocketAddr, Result<Bytes, ExchangeError>) {
-        (upstream.address(), upstream.ask(query, self.limit).await)
-    }
-
     /// Probes all upstreams at an interval. Returns only if the name is no domain name.
     pub async fn watch(&self, probe: Option<&str>, interval: Duration) {
-        let limit = limits::PROBE.min(self.limit);
+        let limit = limits::PROBE.min(self.limit.unwrap_or(limits::UPSTREAMS));
         let Some(query) = probe_query(probe) else {
             error!(
                 probe,
@@ -205,6 +202,42 @@ impl Upstreams {
             );
             *current = active;
         }
+    }
+}
+
+/// Times of one query.
+struct Turns {
+    /// Time before the next upstream is asked beside a slow one.
+    pause: Duration,
+    /// Time for the answer of each.
+    limit: Option<Duration>,
+    /// End of the time that they share, if each has none of its own.
+    end: Instant,
+}
+
+impl Turns {
+    fn new(upstreams: &Upstreams, count: usize) -> Self {
+        let count = u32::try_from(count).unwrap_or(u32::MAX).max(1);
+        let whole = limits::UPSTREAMS;
+        Self {
+            pause: match upstreams.limit {
+                Some(_) => upstreams.hedge,
+                // The last one must have time to answer, too.
+                None => upstreams.hedge.min(whole / count),
+            },
+            limit: upstreams.limit,
+            end: Instant::now() + whole,
+        }
+    }
+
+    async fn ask(
+        &self,
+        upstream: &Exchange,
+        query: &[u8],
+    ) -> (SocketAddr, Result<Bytes, ExchangeError>) {
+        let left = || self.end.saturating_duration_since(Instant::now());
+        let limit = self.limit.unwrap_or_else(left);
+        (upstream.address(), upstream.ask(query, limit).await)
     }
 }
 
@@ -281,11 +314,26 @@ mod tests {
         address
     }
 
+    /// The port of an upstream that does not run. It is taken, but only for datagrams of one peer: a free
+    /// one could become that of a socket that asks.
+    fn closed() -> std::net::UdpSocket {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect("127.0.0.1:1").unwrap();
+        socket
+    }
+
     async fn asked(codes: &[Option<u8>]) -> Result<u8, NoAnswer> {
         let addresses = join_all(codes.iter().map(|code| upstream(*code))).await;
+        answered_by(&upstreams(&addresses, Some(Duration::from_secs(3)))).await
+    }
+
+    fn upstreams(addresses: &[SocketAddr], limit: Option<Duration>) -> Upstreams {
         let (mut config, _) = Config::read(|_| None).unwrap();
-        config.upstream_timeout = Duration::from_secs(3);
-        let upstreams = Upstreams::open(&addresses, None, &config, &Supervisor::new()).unwrap();
+        config.upstream_timeout = limit;
+        Upstreams::open(addresses, None, &config, &Supervisor::new()).unwrap()
+    }
+
+    async fn answered_by(upstreams: &Upstreams) -> Result<u8, NoAnswer> {
         let query = probe_query(Some("a.example")).unwrap();
         let answer = within(upstreams.ask(&query)).await?;
         assert_eq!(answer[..2], query[..2]);
@@ -329,12 +377,53 @@ mod tests {
         assert!(asked(&[None]).await.is_err());
     }
 
+    /// Longer than any test waits.
+    const NEVER: Duration = Duration::from_secs(3600);
+
+    #[tokio::test]
+    async fn a_closed_port_is_left_at_once() {
+        let closed = [closed(), closed()];
+        let [one, two] = closed.each_ref().map(|it| it.local_addr().unwrap());
+        let good = upstream(Some(NO_ERROR)).await;
+        let only_by_refusal = |addresses: &[SocketAddr]| Upstreams {
+            hedge: NEVER,
+            ..upstreams(addresses, Some(NEVER))
+        };
+        for addresses in [vec![one, good], vec![one, two, good]] {
+            let upstreams = only_by_refusal(&addresses);
+            assert_eq!(answered_by(&upstreams).await.unwrap(), NO_ERROR);
+        }
+        let upstreams = only_by_refusal(&[one, two]);
+        let error = answered_by(&upstreams).await.unwrap_err().to_string();
+        assert_eq!(error.matches("refused").count(), 2, "{error}");
+    }
+
+    /// The clock stands while there is work, and then goes to the next timer.
+    #[tokio::test(start_paused = true)]
+    async fn upstreams_share_their_time_unless_each_has_its_own() {
+        let second = Duration::from_secs(1);
+        for (count, limit, whole) in [
+            (1, None, 2 * second),
+            (2, None, 2 * second),
+            (10, None, 2 * second),
+            (1, Some(5 * second), 5 * second),
+            (3, Some(5 * second), 2 * limits::HEDGE + 5 * second),
+        ] {
+            let silent = join_all((0..count).map(|_| upstream(None))).await;
+            let upstreams = upstreams(&silent, limit);
+            let begin = Instant::now();
+            let error = answered_by(&upstreams).await.unwrap_err();
+            assert_eq!(error.0.len(), count, "all are asked: {error}");
+            let took = begin.elapsed();
+            let expected = whole..whole + second / 10;
+            assert!(expected.contains(&took), "{count} {limit:?}: {took:?}");
+        }
+    }
+
     #[tokio::test]
     async fn probes_find_the_healthy_ones() {
         let addresses = [upstream(None).await, upstream(Some(REFUSED)).await];
-        let (mut config, _) = Config::read(|_| None).unwrap();
-        config.upstream_timeout = Duration::from_secs(2);
-        let upstreams = Upstreams::open(&addresses, None, &config, &Supervisor::new()).unwrap();
+        let upstreams = upstreams(&addresses, Some(Duration::from_secs(2)));
         assert_eq!(*upstreams.active(), [0, 1]);
         let probing = upstreams.watch(None, Duration::from_secs(3600));
         let changed = async {

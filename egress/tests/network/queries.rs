@@ -285,6 +285,19 @@ fn a_dead_upstream_is_left_out() {
 }
 
 #[test]
+fn a_closed_upstream_is_not_waited_for() {
+    let upstreams = [
+        ("OPENSANDBOX_EGRESS_DNS_UPSTREAM", "198.51.100.1:54"),
+        ("OPENSANDBOX_EGRESS_DNS_UPSTREAM_TIMEOUT", "120"),
+    ];
+    let world = World::with("dns+nft", ALLOW, &upstreams);
+    assert_eq!(world.resolve("a.example").code, ResponseCode::ServFail);
+    let line = world.logged(&["egress.outbound", "\"a.example\""]);
+    let error = line["error"].as_str().unwrap().to_lowercase();
+    assert!(error.contains("refused"), "{error}");
+}
+
+#[test]
 fn an_exempt_name_server_is_asked_directly() {
     let exempt = [
         ("OPENSANDBOX_EGRESS_NAMESERVER_EXEMPT", "192.0.2.53"),
