@@ -34,6 +34,27 @@ struct Entry {
     first: Timestamp,
     last: Timestamp,
     number: u64,
+    existence: Existence,
+}
+
+/// What name servers answered for a name, over all its queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Existence {
+    /// Nothing: it was refused, or none answered.
+    Unknown,
+    /// It does not exist. Each answer said so.
+    Missing,
+    Exists,
+}
+
+impl Existence {
+    /// What is known after an answer.
+    fn and(self, later: Self) -> Self {
+        match (self, later) {
+            (Self::Exists, _) | (_, Self::Unknown) => self,
+            _ => later,
+        }
+    }
 }
 
 /// A decision about a name, as the API shows it.
@@ -53,6 +74,9 @@ pub struct Shown {
     pub last: Timestamp,
     /// Number of the last change. Later ones have higher numbers.
     pub number: u64,
+    /// Whether each answer of a name server said that the name does not exist.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub nonexistent: bool,
 }
 
 impl Decisions {
@@ -64,9 +88,31 @@ impl Decisions {
 
     /// Notes a decision for another reason than a rule.
     pub fn note_reason(&self, name: &str, action: Action, reason: &str) {
+        self.enter(name, action, reason, Existence::Unknown);
+    }
+
+    /// Notes what a policy said about a name, and whether the name exists by the answer of a name server.
+    /// `withheld` is the reason why the client gets none of its addresses.
+    pub fn note_answer(
+        &self,
+        name: &str,
+        decision: Decision<'_>,
+        exists: bool,
+        withheld: Option<&str>,
+    ) {
+        let rule = decision.rule.map(ToString::to_string);
+        let reason = withheld.or(rule.as_deref()).unwrap_or(DEFAULT);
+        let existence = match exists {
+            true => Existence::Exists,
+            false => Existence::Missing,
+        };
+        self.enter(name, decision.action, reason, existence);
+    }
+
+    fn enter(&self, name: &str, action: Action, reason: &str, existence: Existence) {
         let now = Timestamp::now();
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.note(name, action, reason, now);
+        seen.note(name, action, reason, existence, now);
     }
 
     /// Decisions after a change, in the order of their changes, and the number of the last one.
@@ -83,6 +129,7 @@ impl Decisions {
                 first: entry.first,
                 last: entry.last,
                 number: entry.number,
+                nonexistent: entry.existence == Existence::Missing,
             })
             .collect();
         shown.sort_unstable_by_key(|it| it.number);
@@ -91,7 +138,14 @@ impl Decisions {
 }
 
 impl Seen {
-    fn note(&mut self, name: &str, action: Action, reason: &str, now: Timestamp) {
+    fn note(
+        &mut self,
+        name: &str,
+        action: Action,
+        reason: &str,
+        existence: Existence,
+        now: Timestamp,
+    ) {
         self.number += 1;
         let number = self.number;
         if let Some(entry) = self.names.get_mut(name) {
@@ -102,6 +156,7 @@ impl Seen {
             entry.count += 1;
             entry.last = now;
             entry.number = number;
+            entry.existence = entry.existence.and(existence);
             return;
         }
         if self.names.len() == limits::DECISIONS {
@@ -114,6 +169,7 @@ impl Seen {
             first: now,
             last: now,
             number,
+            existence,
         };
         self.names.insert(name.into(), entry);
     }
@@ -155,6 +211,47 @@ mod tests {
         assert!(shown[1].first <= shown[1].last);
         assert_eq!(decisions.since(2).0.len(), 1);
         assert_eq!(decisions.since(3).0, []);
+    }
+
+    #[test]
+    fn a_name_is_nonexistent_if_each_answer_says_so() {
+        const ALLOWED: Decision<'static> = Decision {
+            action: Action::Allow,
+            rule: None,
+        };
+        let decisions = Decisions::default();
+        let unanswered = |name: &str| decisions.note(name, ALLOWED);
+        let answered = |name: &str, exists| decisions.note_answer(name, ALLOWED, exists, None);
+        unanswered("unanswered.example");
+        answered("missing.example", false);
+        unanswered("missing.example");
+        answered("missing.example", false);
+        answered("late.example", false);
+        answered("late.example", true);
+        answered("gone.example", true);
+        answered("gone.example", false);
+        decisions.note_reason("refused.example", Action::Deny, DEFAULT);
+        let shown = decisions.since(0).0.into_iter();
+        let missing: Vec<String> = shown
+            .filter(|it| it.nonexistent)
+            .map(|it| it.name)
+            .collect();
+        assert_eq!(missing, ["missing.example"]);
+    }
+
+    #[test]
+    fn an_answer_that_is_withheld_is_one_for_an_allowed_name() {
+        let decisions = Decisions::default();
+        let allowed = Decision {
+            action: Action::Allow,
+            rule: None,
+        };
+        decisions.note_answer("a.example", allowed, true, Some("near"));
+        decisions.note_answer("b.example", allowed, true, None);
+        let shown = decisions.since(0).0.into_iter();
+        let rules: Vec<_> = shown.map(|it| (it.action, it.rule)).collect();
+        let [near, default] = ["near", DEFAULT].map(|rule| (Action::Allow, rule.to_owned()));
+        assert_eq!(rules, [near, default]);
     }
 
     #[test]

@@ -232,6 +232,7 @@ mod tests {
             first: at(i64::try_from(number).unwrap()),
             last: at(1_000),
             number,
+            nonexistent: false,
         }
     }
 

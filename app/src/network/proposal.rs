@@ -157,6 +157,14 @@ fn Review(
     tab: String,
 ) -> impl IntoView {
     let policy = proposal.policy.clone();
+    let missing = (!proposal.nonexistent.is_empty()).then(|| {
+        let names = proposal.nonexistent.join(", ");
+        view! {
+            <p class="help">
+                "Asked for, but without a rule, because they do not exist: " <code>{names}</code>
+            </p>
+        }
+    });
     let lines = Memo::new(move |_| review(&state.network.read().policy, &proposal));
     let allows_rest = Memo::new(move |_| {
         let known = state.network.read().policy.default_action.clone();
@@ -189,7 +197,7 @@ fn Review(
     };
     let status = move || match (changes_nothing(), lines.read().len()) {
         (true, _) => "The policy is this one already.",
-        (false, 0) => "Nothing was asked for: this would refuse everything.",
+        (false, 0) => "Nothing that exists was asked for: this would refuse everything.",
         (false, _) => "What it would change:",
     };
     view! {
@@ -204,6 +212,7 @@ fn Review(
                 </Show>
                 {list}
             </ul>
+            {missing}
             <div class="choices">
                 <Apply state policy tab=tab.clone() />
                 <a class="button" href=other.0>
@@ -289,6 +298,7 @@ mod tests {
                     covers: vec!["x.b.example".to_owned(), "y.b.example".to_owned()],
                 },
             ],
+            nonexistent: Vec::new(),
         };
         let known = policy(&[("deny", "*.b.example"), ("Allow", "A.example.")]);
         let lines = review(&known, &proposal);

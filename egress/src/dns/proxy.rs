@@ -262,10 +262,9 @@ impl Proxy {
                 }
             },
         };
-        match &filtered {
-            None => decisions.note(&name, policy.decide(&name)),
-            Some(why) => decisions.note_reason(&name, Action::Allow, why),
-        }
+        let exists = message.metadata.response_code != ResponseCode::NXDomain;
+        let decision = policy.decide(&name);
+        decisions.note_answer(&name, decision, exists, filtered.as_deref());
         if self.observers.log_skip.first(&name).is_none() {
             let ips = (!addresses.is_empty()).then(|| Json::of(&addresses));
             info!(

@@ -284,6 +284,32 @@ fn a_policy_is_kept_in_its_file() {
 }
 
 #[test]
+fn a_name_that_does_not_exist_is_listed_as_such() {
+    for mode in ["dns", "dns+nft"] {
+        let world = World::new(mode, r#"{"defaultAction":"allow"}"#);
+        world.internet.name("known.example", &["198.51.100.1"]);
+        world.internet.alias("alias.example", "nowhere.example");
+        world
+            .internet
+            .fail("broken.example", ResponseCode::ServFail);
+        for name in ["known", "alias", "broken", "missing", "late"] {
+            world.resolve(&format!("{name}.example"));
+        }
+        world.resolve_kind("known.example", RecordType::TXT);
+        world.internet.name("late.example", &["198.51.100.1"]);
+        world.resolve("late.example");
+        let (_, text) = world.call("GET", "/decisions", "").unwrap();
+        let listed: Value = serde_json::from_str(&text).unwrap();
+        let names = listed["names"].as_array().unwrap().iter();
+        let missing: Vec<_> = names
+            .filter(|it| it.get("nonexistent").is_some())
+            .map(|it| (it["name"].as_str(), it["nonexistent"].as_bool()))
+            .collect();
+        assert_eq!(missing, [(Some("missing.example"), Some(true))], "{mode}");
+    }
+}
+
+#[test]
 fn what_was_decided_is_listed() {
     let world = World::new("dns+nft", ALLOW_A);
     world.internet.name("a.example", &["198.51.100.1"]);

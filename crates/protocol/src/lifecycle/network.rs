@@ -43,6 +43,9 @@ pub struct NameDecision {
     pub last: WireTime,
     /// Number of the last change. Later ones have higher numbers.
     pub number: u64,
+    /// Whether each answer of a name server said that the name does not exist.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nonexistent: bool,
 }
 
 /// What was decided about a destination of packets.
@@ -74,6 +77,9 @@ pub struct NetworkPolicyProposal {
     pub policy: NetworkPolicy,
     /// What each rule of the policy is for, in the order of the rules.
     pub reasons: Vec<ProposedRule>,
+    /// Names that the sandbox asked for and that do not exist: it needs no rules for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nonexistent: Vec<String>,
 }
 
 /// What a proposed rule is for.

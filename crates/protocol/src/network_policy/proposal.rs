@@ -22,8 +22,9 @@ const SIBLINGS: usize = 3;
 /// It refuses everything else.
 ///
 /// Three or more names directly below one domain become a wildcard, unless names below that domain may
-/// belong to different owners, or one of them was refused. An address stays an address, and has a rule
-/// only if no allowed name opens it. The same decisions always give the same policy.
+/// belong to different owners, or one of them was refused. A name that does not exist has no rule. An
+/// address stays an address, and has a rule only if no allowed name opens it. The same decisions always
+/// give the same policy.
 #[must_use]
 pub fn propose(decisions: &NetworkDecisions, with_denied: bool) -> NetworkPolicyProposal {
     let is_wanted = |action: &str| match Action::parse(action) {
@@ -33,12 +34,15 @@ pub fn propose(decisions: &NetworkDecisions, with_denied: bool) -> NetworkPolicy
     };
     let mut wanted = BTreeSet::new();
     let mut refused = BTreeSet::new();
+    let mut nonexistent = BTreeSet::new();
     for decision in &decisions.names {
         if let Some(name) = canonical_name(&decision.name) {
-            match is_wanted(&decision.action) {
-                true => wanted.insert(name),
-                false => refused.insert(name),
+            let list = match (is_wanted(&decision.action), decision.nonexistent) {
+                (true, false) => &mut wanted,
+                (true, true) => &mut nonexistent,
+                (false, _) => &mut refused,
             };
+            list.insert(name);
         }
     }
     let mut names = Names::of(wanted, &refused);
@@ -71,6 +75,7 @@ pub fn propose(decisions: &NetworkDecisions, with_denied: bool) -> NetworkPolicy
             egress: egress.collect(),
         },
         reasons,
+        nonexistent: nonexistent.into_iter().collect(),
     }
 }
 
@@ -180,6 +185,14 @@ mod tests {
             first: at,
             last: at,
             number: 1,
+            nonexistent: false,
+        }
+    }
+
+    fn nonexistent(action: &str, name: &str) -> NameDecision {
+        NameDecision {
+            nonexistent: true,
+            ..self::name(action, name)
         }
     }
 
@@ -302,6 +315,37 @@ mod tests {
             ["*.example.org"],
             "it is wanted"
         );
+    }
+
+    #[test]
+    fn names_that_do_not_exist_are_listed_apart() {
+        let names = [
+            name("allow", "a.example.org"),
+            name("allow", "b.example.org"),
+            nonexistent("allow", "c.example.org"),
+            nonexistent("allow", "pypi.org.corp.internal"),
+            nonexistent("deny", "d.example.org"),
+        ];
+        let decisions = NetworkDecisions {
+            names: names.to_vec(),
+            ..NetworkDecisions::default()
+        };
+        assert_eq!(targets(&names, &[]), ["a.example.org", "b.example.org"]);
+        let proposal = propose(&decisions, false);
+        let missing = ["c.example.org", "pypi.org.corp.internal"];
+        assert_eq!(proposal.nonexistent, missing);
+        assert!(proposal.reasons.iter().all(|it| it.covers.len() == 1));
+        let all = ["c.example.org", "d.example.org", "pypi.org.corp.internal"];
+        assert_eq!(propose(&decisions, true).nonexistent, all);
+        let known = [name("allow", "a.example.org")];
+        let text = serde_json::to_value(propose(
+            &NetworkDecisions {
+                names: known.to_vec(),
+                ..NetworkDecisions::default()
+            },
+            false,
+        ));
+        assert_eq!(text.unwrap().get("nonexistent"), None);
     }
 
     #[test]

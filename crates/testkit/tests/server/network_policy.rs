@@ -382,8 +382,11 @@ async fn decisions_and_a_proposal_come_from_the_sidecar() {
         json!({"action": action, "name": name, "rule": "default", "count": 1, "first": time,
                "last": time, "number": 1})
     };
+    let mut missing = name("allow", "missing.example");
+    missing["nonexistent"] = json!(true);
     let decisions = json!({
-        "names": [name("allow", "a.example"), name("deny", "b.example")],
+        // Older sidecars do not say whether a name exists.
+        "names": [name("allow", "a.example"), name("deny", "b.example"), missing],
         "next": 2,
         // Older sidecars do not name what led to an address.
         "destinations": [{"action": "allow", "address": "198.51.100.1", "protocol": "tcp",
@@ -412,6 +415,7 @@ async fn decisions_and_a_proposal_come_from_the_sidecar() {
         json!({"defaultAction": "deny", "egress": rules})
     );
     assert_eq!(seen["reasons"][1]["covers"], json!(["tcp/443"]));
+    assert_eq!(seen["nonexistent"], json!(["missing.example"]));
     let (_, seen) = ask("proposal?denied=true").await;
     assert_eq!(seen["policy"]["egress"][1], allow("b.example"));
     for (path, name) in [
