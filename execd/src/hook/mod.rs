@@ -14,7 +14,10 @@ mod schedule;
 mod status;
 mod store;
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 pub use config::ConfigError;
 pub(crate) use config::Lifecycle;
@@ -90,8 +93,9 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// Loads the hooks from the environment and stores them for the next start. Without any, loads
-    /// the stored hooks, unless a process with fewer rights than hooks may have written them.
+    /// Loads the hooks from the environment and stores them for the next start of the sandbox.
+    /// Without any, loads the stored hooks, unless a process with fewer rights than hooks may have
+    /// written them, or they are not known to be of this sandbox.
     ///
     /// # Errors
     /// When the hooks break a rule, or the environment names a file of stored hooks that is
@@ -110,36 +114,11 @@ impl Hooks {
                 let lifecycle = Lifecycle::read(&text).map_err(HookError::Environment)?;
                 // The hooks of this start work in any case.
                 if let Some(path) = kept_at {
-                    match store::keep(&path, &lifecycle, hardening) {
-                        Ok(None) => {}
-                        Ok(Some(reason)) => warn!(
-                            path = %path.display(), %reason, remedy = REMEDY,
-                            "lifecycle hooks are stored where the next start will not trust them"
-                        ),
-                        Err(error) => {
-                            let path = path.display();
-                            warn!(%path, %error, "lifecycle hooks cannot be stored");
-                        }
-                    }
+                    keep(own, &path, &lifecycle, hardening);
                 }
                 lifecycle
             }
-            (None, Some(path)) => match store::kept(&path, hardening) {
-                Ok(None) => Lifecycle::default(),
-                Ok(Some(text)) => {
-                    let broken = |source| HookError::Kept { path, source };
-                    Lifecycle::read(&text).map_err(broken)?
-                }
-                Err(source) if store::is_named(own) => {
-                    return Err(HookError::Unreadable { path, source });
-                }
-                // The environment does not name this file: an image may set another user's home
-                // directory, and commands may write anything there.
-                Err(error) => {
-                    warn!(path = %path.display(), %error, "stored lifecycle hooks are ignored");
-                    Lifecycle::default()
-                }
-            },
+            (None, Some(path)) => stored(own, path, hardening)?,
             (None, None) => Lifecycle::default(),
         };
         Ok(Self { lifecycle, status })
@@ -159,6 +138,76 @@ impl Hooks {
             );
         }
     }
+}
+
+/// Id of the sandbox, which stays the same when its container restarts. `None` if the daemon was
+/// started without one.
+fn sandbox_id(own: &Variables) -> Option<String> {
+    own.text(names::SANDBOX).filter(|id| !id.is_empty())
+}
+
+/// Stores the hooks of this start for the next one.
+fn keep(own: &Variables, path: &Path, lifecycle: &Lifecycle, hardening: &ProcessHardening) {
+    let Some(sandbox) = sandbox_id(own) else {
+        // No later start could know that they are its own.
+        let variable = names::SANDBOX;
+        warn!(
+            variable,
+            "lifecycle hooks are not stored, because the sandbox has no id"
+        );
+        return;
+    };
+    match store::keep(path, &sandbox, lifecycle, hardening) {
+        Ok(None) => {}
+        Ok(Some(reason)) => warn!(
+            path = %path.display(), %reason, remedy = REMEDY,
+            "lifecycle hooks are stored where the next start will not trust them"
+        ),
+        Err(error) => {
+            let path = path.display();
+            warn!(%path, %error, "lifecycle hooks cannot be stored");
+        }
+    }
+}
+
+/// Loads the stored hooks of this sandbox.
+///
+/// A snapshot copies the file of its sandbox into an image, so the file may be another sandbox's.
+/// Hooks must not run in a sandbox whose create did not ask for them: they run only if the file and
+/// this start name the same sandbox, not if either names none.
+fn stored(
+    own: &Variables,
+    path: PathBuf,
+    hardening: &ProcessHardening,
+) -> Result<Lifecycle, HookError> {
+    let text = match store::kept(&path, hardening) {
+        Ok(None) => return Ok(Lifecycle::default()),
+        Ok(Some(text)) => text,
+        Err(source) if store::is_named(own) => {
+            return Err(HookError::Unreadable { path, source });
+        }
+        // The environment does not name this file: an image may set another user's home
+        // directory, and commands may write anything there.
+        Err(error) => {
+            warn!(path = %path.display(), %error, "stored lifecycle hooks are ignored");
+            return Ok(Lifecycle::default());
+        }
+    };
+    let (sandbox, owner) = (sandbox_id(own), store::owner(&text));
+    if owner.is_some() && owner == sandbox {
+        return Lifecycle::read(&text).map_err(|source| HookError::Kept { path, source });
+    }
+    warn!(
+        path = %path.display(), ?owner, ?sandbox,
+        "stored lifecycle hooks are ignored, because they are not known to be of this sandbox"
+    );
+    if owner.is_some()
+        && sandbox.is_some()
+        && let Err(error) = std::fs::remove_file(&path)
+    {
+        warn!(path = %path.display(), %error, "hooks of another sandbox cannot be removed");
+    }
+    Ok(Lifecycle::default())
 }
 
 /// Starts the program of a hook in its own process group. Its output goes to the daemon's output.
@@ -183,6 +232,54 @@ fn start(base: &Base, argv: &[String]) -> io::Result<Process> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stored_hooks_are_loaded_only_by_the_sandbox_that_stored_them() {
+        // Outside /tmp: isolated sessions may write there, so files in it are not trusted.
+        let place = tempfile::tempdir_in("/var/lib").unwrap();
+        let path = place.path().join("hooks.toml");
+        let hardening = ProcessHardening::default();
+        let hooks =
+            r#"{"preStart":{"command":["a"]},"periodic":[{"schedule":"@daily","command":["b"]}]}"#;
+        let load = |sandbox: Option<&str>, hooks: &str| {
+            let mut own = Variables::from_iter([(names::HOOKS_FILE, path.as_os_str())]);
+            own.set(names::HOOKS, hooks);
+            if let Some(sandbox) = sandbox {
+                own.set(names::SANDBOX, sandbox);
+            }
+            Hooks::load(&own, None, &hardening).map(|hooks| hooks.lifecycle)
+        };
+        let (given, none) = (Lifecycle::read(hooks).unwrap(), Lifecycle::default());
+        assert_eq!(load(None, hooks).unwrap(), given);
+        assert!(!path.exists(), "no sandbox could claim them");
+        for _ in 0..2 {
+            assert_eq!(load(Some("s-1"), hooks).unwrap(), given);
+            assert_eq!(load(Some("s-1"), "").unwrap(), given);
+            for unknown in [None, Some("")] {
+                assert_eq!(load(unknown, "").unwrap(), none);
+                assert!(path.exists(), "the sandbox may start again");
+            }
+            assert_eq!(load(Some("s-2"), "").unwrap(), none);
+            assert!(!path.exists(), "of another sandbox");
+            assert_eq!(load(Some("s-1"), "").unwrap(), none);
+        }
+        let unnamed = toml::to_string(&given).unwrap();
+        for text in [unnamed.as_str(), "[", "sandboxId = 1\npreStart = 1"] {
+            std::fs::write(&path, text).unwrap();
+            for sandbox in [None, Some(""), Some("s-1")] {
+                assert_eq!(load(sandbox, "").unwrap(), none, "{text:?} {sandbox:?}");
+                assert!(path.exists(), "it names no other sandbox");
+            }
+        }
+        std::fs::write(&path, "sandboxId = \"s-1\"\npreStart = 1").unwrap();
+        let broken = load(Some("s-1"), "").unwrap_err();
+        assert!(matches!(broken, HookError::Kept { .. }), "{broken}");
+        assert_eq!(
+            load(Some("s-2"), "").unwrap(),
+            none,
+            "broken, but not its own"
+        );
+    }
 
     #[test]
     fn only_a_named_hook_file_must_be_readable() {

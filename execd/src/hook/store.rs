@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::config::Lifecycle;
 use crate::{
     env::{Variables, names},
@@ -16,6 +18,22 @@ use crate::{
 
 /// Default file, relative to the home directory.
 const DEFAULT: &str = ".execd/lifecycle.toml";
+
+/// Contents of the file.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Stored<'a> {
+    sandbox_id: &'a str,
+    #[serde(flatten)]
+    hooks: &'a Lifecycle,
+}
+
+/// The member of the file that names its sandbox.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Owner {
+    sandbox_id: String,
+}
 
 /// File of the stored hooks. `None` without a home directory.
 pub(super) fn path(own: &Variables) -> Option<PathBuf> {
@@ -35,17 +53,22 @@ pub(super) fn is_named(own: &Variables) -> bool {
         .is_some_and(|value| !value.is_empty())
 }
 
-/// Stores hooks, readable by the daemon's user only: their commands may contain secrets. Returns
-/// why the next start will distrust the file, if it will.
+/// Stores hooks of a sandbox, readable by the daemon's user only: their commands may contain
+/// secrets. Returns why the next start will distrust the file, if it will.
 ///
 /// # Errors
 /// When the file cannot be written.
 pub(super) fn keep(
     path: &Path,
+    sandbox: &str,
     hooks: &Lifecycle,
     hardening: &ProcessHardening,
 ) -> io::Result<Option<io::Error>> {
-    let text = toml::to_string(hooks).map_err(io::Error::other)?;
+    let stored = Stored {
+        sandbox_id: sandbox,
+        hooks,
+    };
+    let text = toml::to_string(&stored).map_err(io::Error::other)?;
     if let Some(parent) = path.parent() {
         // With any umask, other users must not be able to replace the hooks.
         DirBuilder::new()
@@ -86,6 +109,13 @@ pub(super) fn kept(path: &Path, hardening: &ProcessHardening) -> io::Result<Opti
     }
 }
 
+/// Sandbox whose hooks a stored text has. `None` if it names none, as a damaged text.
+pub(super) fn owner(text: &str) -> Option<String> {
+    toml::from_str::<Owner>(text)
+        .ok()
+        .map(|owner| owner.sandbox_id)
+}
+
 #[cfg(test)]
 mod tests {
     use std::{os::unix::fs::PermissionsExt, sync::Arc};
@@ -101,11 +131,15 @@ mod tests {
         assert_eq!(path, place.path().join(".execd/lifecycle.toml"));
         let hardening = ProcessHardening::default();
         assert_eq!(kept(&path, &hardening).unwrap(), None);
-        let hooks = Lifecycle::read(r#"{"preStart":{"command":["a"]}}"#).unwrap();
+        let hooks = Lifecycle::read(
+            r#"{"preStart":{"command":["a"]},"periodic":[{"schedule":"@daily","command":["b"]}]}"#,
+        )
+        .unwrap();
         for _ in 0..2 {
-            let reason = keep(&path, &hooks, &hardening).unwrap();
+            let reason = keep(&path, "s-1", &hooks, &hardening).unwrap();
             assert!(reason.is_none(), "{reason:?}");
             let text = kept(&path, &hardening).unwrap().unwrap();
+            assert_eq!(owner(&text).as_deref(), Some("s-1"));
             assert_eq!(Lifecycle::read(&text).unwrap(), hooks);
             let mode = fs::metadata(&path).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
@@ -135,7 +169,7 @@ mod tests {
                 ..IsolationConfig::default()
             };
             let hardening = ProcessHardening::new(&config, &Arc::new(environment));
-            let reason = keep(&path, &hooks, &hardening).unwrap();
+            let reason = keep(&path, "s-1", &hooks, &hardening).unwrap();
             assert_eq!(
                 reason.map(|reason| reason.to_string()),
                 expected,

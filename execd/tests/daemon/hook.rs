@@ -14,6 +14,11 @@ use crate::support::{Daemon, eventually, written};
 
 /// Starts an init with hooks; its entry point writes a file and keeps running.
 fn with_hooks(place: &Path, hooks: Option<&Value>) -> Daemon {
+    of_sandbox(place, "s-1", hooks)
+}
+
+/// The same as the init of a sandbox with this id.
+fn of_sandbox(place: &Path, sandbox: &str, hooks: Option<&Value>) -> Daemon {
     let args = [
         "init",
         "--port",
@@ -23,7 +28,10 @@ fn with_hooks(place: &Path, hooks: Option<&Value>) -> Daemon {
         "-c",
         "cp $PLACE/first $PLACE/entry; sleep 1000",
     ];
-    Daemon::start(&args, |command| set(command, place, hooks))
+    Daemon::start(&args, |command| {
+        set(command, place, hooks);
+        command.env("OPENSANDBOX_ID", sandbox);
+    })
 }
 
 fn set(command: &mut Command, place: &Path, hooks: Option<&Value>) {
@@ -31,6 +39,7 @@ fn set(command: &mut Command, place: &Path, hooks: Option<&Value>) {
         .env("EXECD_ENVS", place.join(".env"))
         .env("HOME", place)
         .env("PLACE", place)
+        .env("OPENSANDBOX_ID", "s-1")
         .env_remove("EXECD_LIFECYCLE_CONFIG")
         .env_remove("OPENSANDBOX_LIFECYCLE");
     if let Some(hooks) = hooks {
@@ -67,6 +76,30 @@ async fn the_first_hook_ends_before_the_entry_point_starts() {
     }
     let _daemon = with_hooks(place.path(), None);
     assert_eq!(written(&place.path().join("entry")).await, "seen|\n");
+}
+
+#[tokio::test]
+async fn stored_hooks_run_only_in_the_sandbox_that_they_were_given_to() {
+    let place = tempfile::tempdir_in("/var/lib").unwrap();
+    let at = |name: &str| place.path().join(name);
+    let hooks = json!({ "preStart": { "command": shell("echo hook > $PLACE/first") } });
+    // Starts a sandbox with this file system. Returns what its entry point found: what the first
+    // hook wrote, if it ran.
+    let start = async |sandbox: &str, hooks: Option<&Value>| {
+        fs::write(at("first"), "none\n").unwrap();
+        let daemon = of_sandbox(place.path(), sandbox, hooks);
+        let found = written(&at("entry")).await;
+        fs::remove_file(at("entry")).unwrap();
+        drop(daemon);
+        found
+    };
+    assert_eq!(start("s-1", Some(&hooks)).await, "hook\n");
+    let stored = at(".execd/lifecycle.toml");
+    assert_eq!(start("s-1", None).await, "hook\n", "the container restarts");
+    assert_eq!(start("", None).await, "none\n", "a start without an id");
+    assert!(stored.exists(), "it may be the sandbox's own");
+    assert_eq!(start("s-2", None).await, "none\n", "a snapshot is restored");
+    assert!(!stored.exists(), "they are another sandbox's");
 }
 
 #[tokio::test]
@@ -167,6 +200,7 @@ fn invalid_hooks_prevent_the_start() {
         "invalid hooks are not kept"
     );
     fs::create_dir(place.path().join(".execd")).unwrap();
-    fs::write(place.path().join(".execd/lifecycle.toml"), "preStart = 1").unwrap();
+    let broken = "sandboxId = \"s-1\"\npreStart = 1";
+    fs::write(place.path().join(".execd/lifecycle.toml"), broken).unwrap();
     assert_eq!(run(None).status.code(), Some(1));
 }

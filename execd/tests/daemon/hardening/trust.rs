@@ -54,13 +54,17 @@ async fn planted_hook_runs(config: &str, home: &Path) -> bool {
     let marker = place();
     let at = |name: &str| marker.path().join(name);
     fs::create_dir(home.join(".execd")).unwrap();
-    let text = format!("[preStart]\ncommand = [\"touch\", {:?}]\n", at("planted"));
+    let text = format!(
+        "sandboxId = \"s-1\"\n[preStart]\ncommand = [\"touch\", {:?}]\n",
+        at("planted")
+    );
     fs::write(home.join(".execd/lifecycle.toml"), text).unwrap();
     let entry = format!("echo x > {}; sleep 1000", at("entry").display());
     let args = ["init", "--port", "0", "--", "sh", "-c", &entry];
     let _hardened = Hardened::start(config, &args, |command| {
         command
             .env("HOME", home)
+            .env("OPENSANDBOX_ID", "s-1")
             .env("EXECD_ENVS", at(".env"))
             .env_remove("OPENSANDBOX_LIFECYCLE")
             .env_remove("EXECD_LIFECYCLE_CONFIG");
