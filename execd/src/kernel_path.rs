@@ -3,8 +3,13 @@
 use std::{
     ffi::OsStr,
     io,
-    os::unix::ffi::OsStrExt,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
     path::{Component, Path, PathBuf},
+};
+
+use rustix::{
+    fs::{CWD, Mode, OFlags, mkdirat, openat},
+    io::Errno,
 };
 
 use crate::error::{ApiError, ApiResult};
@@ -64,10 +69,22 @@ pub(crate) fn above(directory: &Path) -> Option<PathBuf> {
 /// Creates a directory and its missing parents.
 ///
 /// # Errors
-/// The kernel's error; if a file is in the way, its path.
-pub fn create_directories(path: &Path) -> io::Result<()> {
+/// See [`create_directories_with`].
+pub(crate) fn create_directories(path: &Path) -> io::Result<()> {
+    create_directories_with(path, |_| Ok(()))
+}
+
+/// Creates a directory and its missing parents, and passes each new one to `created`, parents first,
+/// as an `O_PATH` descriptor. Directories that exist are not passed.
+///
+/// # Errors
+/// The kernel's error, and that of the function; if a file is in the way, its path.
+pub(crate) fn create_directories_with(
+    path: &Path,
+    created: impl FnMut(&OwnedFd) -> io::Result<()>,
+) -> io::Result<()> {
     use io::ErrorKind::{AlreadyExists, NotADirectory};
-    std::fs::create_dir_all(path).map_err(|error| {
+    create_missing(path, created).map_err(|error| {
         let mut existing = path
             .ancestors()
             .filter(|path| path.symlink_metadata().is_ok());
@@ -83,9 +100,52 @@ pub fn create_directories(path: &Path) -> io::Result<()> {
     })
 }
 
+/// Creates the missing end of a path. Each directory is created in the open one above it, so that a
+/// process that exchanges a name meanwhile cannot redirect later steps.
+fn create_missing(
+    path: &Path,
+    mut created: impl FnMut(&OwnedFd) -> io::Result<()>,
+) -> io::Result<()> {
+    const OPEN: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+    let mut missing = Vec::new();
+    let mut existing = path;
+    let mut directory = loop {
+        match openat(CWD, existing, OPEN, Mode::empty()) {
+            Ok(directory) => break directory,
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let (Some(last), Some(above)) = (existing.components().next_back(), existing.parent())
+        else {
+            return Err(Errno::NOENT.into());
+        };
+        missing.push(last.as_os_str());
+        existing = above;
+    };
+    for name in missing.into_iter().rev() {
+        let made = mkdirat(&directory, name, Mode::from_raw_mode(0o777));
+        let flags = match made {
+            // The name of a new directory is no link, unless another process exchanged it.
+            Ok(()) => OPEN | OFlags::NOFOLLOW,
+            // A dangling link, or another process created it meanwhile.
+            Err(Errno::EXIST) => OPEN,
+            Err(errno) => return Err(errno.into()),
+        };
+        let opened = openat(&directory, name, flags, Mode::empty());
+        directory = opened.map_err(|errno| made.err().unwrap_or(errno))?;
+        if made.is_ok() {
+            created(&directory)?;
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::symlink};
+    use std::{
+        fs,
+        os::{fd::AsRawFd, unix::fs::symlink},
+    };
 
     use super::*;
 
@@ -129,5 +189,56 @@ mod tests {
         }
         create_directories(&place.path().join("a/b/../c")).unwrap();
         assert!(place.path().join("a/c").is_dir());
+        symlink("absent", place.path().join("dangling")).unwrap();
+        let error = create_directories(&place.path().join("dangling/a")).unwrap_err();
+        assert!(error.to_string().ends_with("dangling is not a directory"));
+    }
+
+    #[test]
+    fn only_new_directories_are_reported() {
+        let place = tempfile::tempdir().unwrap();
+        let real = place.path().canonicalize().unwrap();
+        let at = |path: &str| real.join(path);
+        fs::create_dir_all(at("there/deep")).unwrap();
+        symlink("there", at("link")).unwrap();
+        let created = |path: &str| {
+            let mut all = Vec::new();
+            let note = |directory: &OwnedFd| {
+                let name = format!("/proc/self/fd/{}", directory.as_raw_fd());
+                all.push(fs::read_link(name)?);
+                Ok(())
+            };
+            create_directories_with(&at(path), note).map(|()| all)
+        };
+        for path in ["there/deep", "link", "link/deep"] {
+            assert_eq!(created(path).unwrap(), Vec::<PathBuf>::new(), "{path}");
+        }
+        let new = ["there/new", "there/new/er"].map(at);
+        assert_eq!(created("link/new/er").unwrap(), new);
+        assert_eq!(
+            created("there/new/er/est").unwrap(),
+            [at("there/new/er/est")]
+        );
+    }
+
+    #[test]
+    fn a_directory_that_another_process_exchanged_for_a_link_is_not_used() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |path: &str| place.path().join(path);
+        fs::create_dir(at("other")).unwrap();
+        // What the owner of a new directory may do while those below it are created.
+        let mut parents = 0;
+        let exchange = |_: &OwnedFd| {
+            parents += 1;
+            if parents == 1 {
+                fs::rename(at("a"), at("moved"))?;
+                symlink("other", at("a"))?;
+            }
+            Ok(())
+        };
+        create_directories_with(&at("a/b/c"), exchange).unwrap();
+        assert_eq!(parents, 3);
+        assert!(at("moved/b/c").is_dir());
+        assert_eq!(fs::read_dir(at("other")).unwrap().count(), 0);
     }
 }

@@ -1,6 +1,11 @@
 //! Changes of mode and owner (contract: execd §10, A3.2).
 
-use std::{fs::File, io, os::fd::AsRawFd, path::Path};
+use std::{
+    fs::File,
+    io,
+    os::fd::{AsRawFd, OwnedFd},
+    path::Path,
+};
 
 use osb_protocol::execd::file::{Permission, mode_from_wire};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid, chmod, chownat, fchmod, fchown, openat};
@@ -69,9 +74,13 @@ impl Change {
     /// `flags` may forbid following a link.
     pub(super) fn apply_at(&self, path: &Path, flags: OFlags) -> io::Result<()> {
         let flags = OFlags::PATH | OFlags::CLOEXEC | flags;
-        let held = openat(CWD, path, flags, Mode::empty())?;
+        self.apply_to_held(&openat(CWD, path, flags, Mode::empty())?)
+    }
+
+    /// Changes the entry that an `O_PATH` descriptor holds.
+    pub(super) fn apply_to_held(&self, held: &OwnedFd) -> io::Result<()> {
         if self.changes_owner() {
-            chownat(&held, "", self.uid, self.gid, AtFlags::EMPTY_PATH)
+            chownat(held, "", self.uid, self.gid, AtFlags::EMPTY_PATH)
                 .map_err(|errno| failed("owner", errno.into()))?;
         }
         if let Some(mode) = self.mode {
@@ -80,6 +89,12 @@ impl Change {
             chmod(name, mode).map_err(|errno| failed("mode", errno.into()))?;
         }
         Ok(())
+    }
+
+    /// The same change without the mode: that of directories which are created on the way to the
+    /// entry.
+    pub(super) fn of_parents(self) -> Self {
+        Self { mode: None, ..self }
     }
 
     fn changes_owner(&self) -> bool {

@@ -43,9 +43,9 @@ pub(super) fn replace(path: &Path, wanted: &Replacement) -> ApiResult<usize> {
         drop(writer);
         if count > 0 {
             changed.rewind()?;
-            let mut target = Target::open(path)?;
+            let mut target = Target::open(path, Change::default())?;
             io::copy(&mut changed, &mut target)?;
-            target.finish(Change::default(), false)?;
+            target.finish(false)?;
         }
         Ok(count)
     };

@@ -1,5 +1,7 @@
 //! Routes of files and directories.
 
+use std::{io, path::Path};
+
 use axum::{
     Json, Router,
     extract::{FromRef, Request, State},
@@ -17,7 +19,8 @@ use super::{
     download,
     entries::{self, Links},
     find::{self, Wanted},
-    info, permission,
+    info,
+    permission::{self, Change},
     query::{path_of, paths},
     relocate, replace, upload,
 };
@@ -26,7 +29,9 @@ use crate::{
     blocking::{blocking, blocking_while_wanted},
     error::{ApiError, ApiResult, client_message},
     http::Query,
-    json, kernel_path, limits, path,
+    json,
+    kernel_path::create_directories_with,
+    limits, path,
 };
 
 /// Turns of `GET /files/find`.
@@ -195,19 +200,28 @@ async fn make_directories(State(base): State<Base>, request: Request) -> ApiResu
             let path = path::resolve(given, &base.environment)?;
             // An existing directory keeps mode and owner (contract: execd A3.2).
             if !path.is_dir() {
-                kernel_path::create_directories(&path).map_err(|error| {
+                let wanted = Change::new(permission, &names)?;
+                make_directory(&path, wanted).map_err(|error| {
                     ApiError::runtime(format!(
                         "error creating directory: {}: {}",
                         path.display(),
                         client_message(&error)
                     ))
                 })?;
-                permission::apply(&path, permission, &names)?;
             }
         }
         Ok(())
     })
     .await
+}
+
+/// Creates a directory, with its missing parents, which get the owner but not the mode.
+fn make_directory(path: &Path, wanted: Change) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        let owner = wanted.of_parents();
+        create_directories_with(parent, |new| owner.apply_to_held(new))?;
+    }
+    create_directories_with(path, |new| wanted.apply_to_held(new))
 }
 
 async fn delete_directories(State(base): State<Base>, query: Query) -> ApiResult<()> {

@@ -31,6 +31,8 @@ const PRIVATE: u32 = 0o600;
 pub(super) struct Target {
     path: PathBuf,
     file: File,
+    /// Requested owner and mode.
+    wanted: Change,
     /// Final mode unless the client requests another. `None` keeps the current one.
     mode: Option<u32>,
     /// `None` when the target is written in place.
@@ -38,10 +40,11 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Opens a target and creates missing parents.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    /// Opens a target and creates missing parents, which get the requested owner as well.
+    pub(super) fn open(path: &Path, wanted: Change) -> io::Result<Self> {
         if let Some(parent) = path.parent() {
-            kernel_path::create_directories(parent)?;
+            let owner = wanted.of_parents();
+            kernel_path::create_directories_with(parent, |new| owner.apply_to_held(new))?;
         }
         let existing = match path.symlink_metadata() {
             Ok(meta) => Some(meta),
@@ -51,13 +54,14 @@ impl Target {
         let replaceable = existing
             .as_ref()
             .is_none_or(|meta| meta.is_file() && meta.nlink() == 1);
-        if replaceable && let Some(target) = Self::beside(path, existing.as_ref()) {
+        if replaceable && let Some(target) = Self::beside(path, existing.as_ref(), wanted) {
             return Ok(target);
         }
         let (file, new) = in_place(path)?;
         Ok(Self {
             path: path.to_owned(),
             file,
+            wanted,
             mode: new.then_some(*DEFAULT_MODE),
             temporary: None,
         })
@@ -65,7 +69,7 @@ impl Target {
 
     /// Creates a temporary file next to the target. `None` if the directory accepts no new file, or
     /// the file could not keep its owner.
-    fn beside(path: &Path, existing: Option<&fs::Metadata>) -> Option<Self> {
+    fn beside(path: &Path, existing: Option<&fs::Metadata>, wanted: Change) -> Option<Self> {
         let name = format!(".execd-upload-{}", uuid::Uuid::new_v4().simple());
         let temporary = path.with_file_name(name);
         let mut options = OpenOptions::new();
@@ -83,6 +87,7 @@ impl Target {
         Some(Self {
             path: path.to_owned(),
             file,
+            wanted,
             mode: Some(kept.unwrap_or(*DEFAULT_MODE)),
             temporary: Some(temporary),
         })
@@ -90,9 +95,9 @@ impl Target {
 
     /// Sets owner and mode, and closes the file. With `durable` it waits until the content is on
     /// disk.
-    pub(super) fn seal(self, wanted: Change, durable: bool) -> io::Result<Sealed> {
-        wanted.apply_to(&self.file)?;
-        if let Some(mode) = self.mode.filter(|_| wanted.mode.is_none()) {
+    pub(super) fn seal(self, durable: bool) -> io::Result<Sealed> {
+        self.wanted.apply_to(&self.file)?;
+        if let Some(mode) = self.mode.filter(|_| self.wanted.mode.is_none()) {
             let mode = fs::Permissions::from_mode(mode);
             self.file.set_permissions(mode)?;
         }
@@ -103,14 +108,14 @@ impl Target {
             inode: inode(&self.file)?,
             path: self.path,
             temporary: self.temporary,
-            wanted,
+            wanted: self.wanted,
             durable,
         })
     }
 
     /// Seals and places the content.
-    pub(super) fn finish(self, wanted: Change, durable: bool) -> io::Result<()> {
-        self.seal(wanted, durable)?.place()
+    pub(super) fn finish(self, durable: bool) -> io::Result<()> {
+        self.seal(durable)?.place()
     }
 }
 
@@ -233,9 +238,9 @@ mod tests {
     use super::*;
 
     fn write(path: &Path, text: &str) -> io::Result<()> {
-        let mut target = Target::open(path)?;
+        let mut target = Target::open(path, Change::default())?;
         target.write_all(text.as_bytes())?;
-        target.finish(Change::default(), true)
+        target.finish(true)
     }
 
     #[test]
@@ -245,7 +250,7 @@ mod tests {
         write(&path, "one").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let before = fs::metadata(&path).unwrap().ino();
-        let mut held = Target::open(&path).unwrap();
+        let mut held = Target::open(&path, Change::default()).unwrap();
         held.write_all(b"half").unwrap();
         assert_eq!(
             fs::read(&path).unwrap(),
@@ -267,27 +272,27 @@ mod tests {
         let path = place.path().join("f");
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
         let only = || fs::read_dir(place.path()).unwrap().next().unwrap().unwrap();
-        let target = Target::open(&path).unwrap();
+        let target = Target::open(&path, Change::default()).unwrap();
         assert_eq!(mode(&only().path()), 0o600);
-        target.finish(Change::default(), false).unwrap();
+        target.finish(false).unwrap();
         assert_eq!(mode(&path), *DEFAULT_MODE);
         let wanted = Change {
             mode: Some(0o4750),
             ..Change::default()
         };
-        let target = Target::open(&path).unwrap();
-        target.finish(wanted, false).unwrap();
+        let target = Target::open(&path, wanted).unwrap();
+        target.finish(false).unwrap();
         assert_eq!(mode(&path), 0o4750);
         // Another process may replace the name; owner and mode must not be set on the replacement.
         let other = place.path().join("other");
         fs::write(&other, "").unwrap();
         let before = mode(&other);
-        let mut target = Target::open(&path).unwrap();
+        let mut target = Target::open(&path, wanted).unwrap();
         let temporary = target.temporary.as_ref().unwrap().0.clone();
         fs::remove_file(&temporary).unwrap();
         symlink(&other, &temporary).unwrap();
         target.write_all(b"text").unwrap();
-        target.finish(wanted, false).unwrap();
+        target.finish(false).unwrap();
         assert_eq!((mode(&other), fs::read(&other).unwrap()), (before, vec![]));
     }
 

@@ -153,40 +153,37 @@ impl Upload {
             return Ok(());
         };
         let base = self.base.clone();
-        let given = metadata.path.clone();
         let opened = blocking(move || {
-            let path = path::resolve(&given, &base.environment)?;
-            Target::open(&path).map_err(|error| not_written(&given, &error))
+            let target = open(&metadata, &base)?;
+            Ok((metadata.path, target))
         });
-        let target = write_all(form, opened.await?).await?;
-        self.seal(metadata, target).await
+        let (given, target) = opened.await?;
+        let target = write_all(form, target).await?;
+        self.seal(given, target).await
     }
 
     async fn take_waiting(&mut self, metadata: UploadMetadata, mut file: File) -> ApiResult<()> {
         let base = self.base.clone();
-        let given = metadata.path.clone();
         let copied = blocking(move || {
-            let path = path::resolve(&given, &base.environment)?;
+            let mut target = open(&metadata, &base)?;
             let mut copy = || {
-                let mut target = Target::open(&path)?;
                 file.rewind()?;
-                io::copy(&mut file, &mut target)?;
-                Ok(target)
+                io::copy(&mut file, &mut target)
             };
-            copy().map_err(|error| not_written(&given, &error))
+            copy().map_err(|error| not_written(&metadata.path, &error))?;
+            Ok((metadata.path, target))
         });
-        self.seal(metadata, copied.await?).await
+        let (given, target) = copied.await?;
+        self.seal(given, target).await
     }
 
-    async fn seal(&mut self, metadata: UploadMetadata, target: Target) -> ApiResult<()> {
-        let names = self.base.accounts.names();
+    async fn seal(&mut self, given: String, target: Target) -> ApiResult<()> {
         let durable = self.durable;
         let sealed = blocking(move || {
-            let wanted = Change::new(&metadata.permission, &names)?;
             let sealed = target
-                .seal(wanted, durable)
-                .map_err(|error| not_written(&metadata.path, &error))?;
-            Ok((metadata.path, sealed))
+                .seal(durable)
+                .map_err(|error| not_written(&given, &error))?;
+            Ok((given, sealed))
         });
         self.sealed.push(sealed.await?);
         Ok(())
@@ -201,6 +198,13 @@ impl Upload {
         })
         .await
     }
+}
+
+/// Opens the file that the metadata describe.
+fn open(metadata: &UploadMetadata, base: &Base) -> ApiResult<Target> {
+    let wanted = Change::new(&metadata.permission, &base.accounts.names())?;
+    let path = path::resolve(&metadata.path, &base.environment)?;
+    Target::open(&path, wanted).map_err(|error| not_written(&metadata.path, &error))
 }
 
 fn failed(error: io::Error) -> ApiError {

@@ -195,10 +195,91 @@ async fn owners_change_only_when_named() {
     };
     assert_eq!(directory(&unprivileged).await.status, 200);
     assert_eq!(owner("a/b"), (65534, 65534, 0o640));
-    assert_eq!(owner("a").0, 0, "only the leaf is given away");
     let again = json!({ "owner": "root", "mode": 777 });
     assert_eq!(directory(&again).await.status, 200);
     assert_eq!(owner("a/b"), (65534, 65534, 0o640), "it was there");
+}
+
+#[tokio::test]
+async fn parents_that_a_request_creates_get_its_owner() {
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "this test needs root to change owners"
+    );
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    fs::create_dir_all(at("there/real")).unwrap();
+    fs::set_permissions(at("there"), fs::Permissions::from_mode(0o705)).unwrap();
+    std::os::unix::fs::symlink("there/real", at("link")).unwrap();
+    let owner = |name: &str| {
+        let meta = fs::metadata(at(name)).unwrap();
+        (meta.uid(), meta.gid())
+    };
+    let mode = |name: &str| fs::metadata(at(name)).unwrap().mode() & 0o7777;
+    fs::create_dir(at("plain")).unwrap();
+    let (given, unprivileged) = (mode("plain"), (65534, 65534));
+    let with = |name: &str, mode: i64| {
+        json!({ "path": at(name), "owner": "nobody", "group": "nogroup", "mode": mode })
+            .to_string()
+            .into_bytes()
+    };
+    let first = with("there/a/b/file", 600);
+    let later = with("link/c/d/file", 600);
+    for parts in [
+        [("metadata", &first[..]), ("file", &b"1"[..])],
+        [("file", b"2"), ("metadata", &later)],
+    ] {
+        let answer = upload(&daemon, &parts).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    let wanted = json!({ "owner": "nobody", "group": "nogroup", "mode": 700 });
+    let body = json!({ at("there/e/f/leaf").display().to_string(): wanted });
+    assert_eq!(daemon.post("/directories", body).await.status, 200);
+    for new in [
+        "there/a",
+        "there/a/b",
+        "there/a/b/file",
+        "there/real/c",
+        "there/real/c/d",
+        "there/real/c/d/file",
+        "there/e",
+        "there/e/f",
+        "there/e/f/leaf",
+    ] {
+        assert_eq!(owner(new), unprivileged, "{new}");
+    }
+    for (path, expected) in [
+        ("there/a/b", given),
+        ("there/real/c", given),
+        ("there/e/f", given),
+        ("there/e/f/leaf", 0o700),
+        ("there/a/b/file", 0o600),
+    ] {
+        assert_eq!(mode(path), expected, "{path}");
+    }
+    // What was there before stays.
+    assert_eq!((owner("there"), mode("there")), ((0, 0), 0o705));
+    assert_eq!(owner("there/real"), (0, 0));
+
+    // A part of the owner, and none.
+    let group = json!({ at("g/leaf").display().to_string(): { "group": "nogroup" } });
+    assert_eq!(daemon.post("/directories", group).await.status, 200);
+    assert_eq!((owner("g"), owner("g/leaf")), ((0, 65534), (0, 65534)));
+    let nothing = json!({ at("n/leaf").display().to_string(): {} });
+    assert_eq!(daemon.post("/directories", nothing).await.status, 200);
+    let moved = json!([{ "src": at("g/leaf"), "dest": at("m/leaf") }]);
+    assert_eq!(daemon.post("/files/mv", moved).await.status, 200);
+    assert_eq!((owner("n"), owner("m")), ((0, 0), (0, 0)));
+
+    // An unknown name creates nothing.
+    let unknown = json!({ "owner": "no-such-user" });
+    let body = json!({ at("u/leaf").display().to_string(): unknown });
+    assert_eq!(daemon.post("/directories", body).await.status, 500);
+    let metadata = json!({ "path": at("u/file"), "owner": "no-such-user" }).to_string();
+    let parts: [(&str, &[u8]); 2] = [("metadata", metadata.as_bytes()), ("file", b"3")];
+    assert_eq!(upload(&daemon, &parts).await.status, 500);
+    assert!(!at("u").exists());
 }
 
 #[tokio::test]
