@@ -41,7 +41,7 @@ pub(super) fn EditDialog(tools: Tools) -> impl IntoView {
         let own = own.unwrap_or_default();
         let to = place.with_value(|folder| path::target(folder, &own, &name.read()))?;
         let bits = mode_of(&mode.read());
-        let bits = bits.ok_or("A mode is one to three digits from 0 to 7, such as 644.")?;
+        let bits = bits.ok_or("A mode is one to four digits from 0 to 7, such as 644.")?;
         Ok::<_, &'static str>((to, bits))
     });
     let why = move || wanted.get().err().filter(|_| open.get());

@@ -21,7 +21,8 @@ pub struct FileInfo {
     pub owner: String,
     /// Name of the group, or the id in decimal when it has none.
     pub group: String,
-    /// Permission bits as octal digits written in decimal: 0644 is `644`.
+    /// Permission bits as octal digits written in decimal: 0644 is `644`. A fourth digit is there
+    /// only if one of the special bits is set: 1777 is `1777`.
     pub mode: u32,
     /// Where a symbolic link leads, as it says itself. Only in a list that asks for it by
     /// `links=true`, which is an addition to the contract.
@@ -56,7 +57,7 @@ pub struct Permission {
     /// Name or number of the new group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// Permission bits as octal digits written in decimal; 0 leaves them.
+    /// Permission bits, special ones included, as octal digits written in decimal; 0 leaves them.
     #[serde(default)]
     pub mode: i64,
 }
@@ -167,14 +168,14 @@ pub struct FoundLine {
     pub after: String,
 }
 
-/// Permission bits as the wire writes them: 0o644 is 644.
+/// Permission bits as the wire writes them: 0o644 is 644, 0o1777 is 1777.
 #[must_use]
 pub fn mode_to_wire(bits: u32) -> u32 {
-    (bits >> 6 & 7) * 100 + (bits >> 3 & 7) * 10 + (bits & 7)
+    (bits >> 9 & 7) * 1000 + (bits >> 6 & 7) * 100 + (bits >> 3 & 7) * 10 + (bits & 7)
 }
 
-/// Permission bits from the wire: the digits are octal, only the lower nine bits count. `None` when
-/// a digit is not octal or the number is negative.
+/// Permission bits from the wire: the digits are octal, only the last four count. `None` when a digit
+/// is not octal or the number is negative.
 #[must_use]
 pub fn mode_from_wire(mut digits: i64) -> Option<u32> {
     if digits < 0 {
@@ -183,7 +184,7 @@ pub fn mode_from_wire(mut digits: i64) -> Option<u32> {
     let (mut bits, mut shift) = (0, 0);
     while digits > 0 {
         let digit = u32::try_from(digits % 10).ok().filter(|digit| *digit < 8)?;
-        if shift < 9 {
+        if shift < 12 {
             bits |= digit << shift;
         }
         digits /= 10;
@@ -198,16 +199,25 @@ mod tests {
 
     #[test]
     fn modes_are_octal_digits() {
-        for (bits, wire) in [(0o644, 644), (0o7, 7), (0o100_755, 755), (0, 0)] {
+        for (bits, wire) in [
+            (0o644, 644),
+            (0o7, 7),
+            (0, 0),
+            (0o1777, 1777),
+            (0o2755, 2755),
+            (0o4755, 4755),
+            (0o7777, 7777),
+            (0o1000, 1000),
+        ] {
             assert_eq!(mode_to_wire(bits), wire);
+            assert_eq!(mode_from_wire(wire.into()), Some(bits), "{wire}");
+            assert_eq!(
+                mode_to_wire(0o100_000 | bits),
+                wire,
+                "with the kind of entry"
+            );
         }
-        assert_eq!(mode_from_wire(755), Some(0o755));
-        assert_eq!(
-            mode_from_wire(4755),
-            Some(0o755),
-            "only the lower nine bits"
-        );
-        assert_eq!(mode_from_wire(0), Some(0));
+        assert_eq!(mode_from_wire(100_644), Some(0o644), "the last four digits");
         for bad in [-1, 8, 690, i64::MIN] {
             assert_eq!(mode_from_wire(bad), None, "{bad}");
         }

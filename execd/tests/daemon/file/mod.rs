@@ -1,6 +1,6 @@
 //! Files and directories over HTTP (contract: execd §10, A3).
 
-use std::{fs, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use http::Method;
 use serde_json::{Value, json};
@@ -130,6 +130,60 @@ async fn a_tree_is_created_changed_and_deleted() {
         (gone.status.as_u16(), gone.code().as_str()),
         (404, "FILE_NOT_FOUND")
     );
+}
+
+#[tokio::test]
+async fn special_bits_of_modes_are_set_and_shown() {
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path().display().to_string();
+    let on_disk = |name: &str| {
+        let meta = fs::metadata(place.path().join(name)).unwrap();
+        meta.permissions().mode() & 0o7777
+    };
+    let shown = async |name: &str| {
+        let path = format!("{root}/{name}");
+        let info = daemon.get(&format!("/files/info?path={path}")).await.json();
+        let listed = format!("/directories/list?path={root}");
+        let listed = daemon.get(&listed).await.json();
+        let entries = listed.as_array().unwrap();
+        let entry = entries.iter().find(|entry| entry["path"] == path.as_str());
+        assert_eq!(info[&path]["mode"], entry.unwrap()["mode"], "{name}");
+        info[&path]["mode"].as_u64().unwrap()
+    };
+    for (wire, bits) in [
+        (644, 0o644),
+        (1777, 0o1777),
+        (2755, 0o2755),
+        (4750, 0o4750),
+        (6711, 0o6711),
+        (7777, 0o7777),
+        (1000, 0o1000),
+    ] {
+        let (file, directory, changed) =
+            (format!("f{wire}"), format!("d{wire}"), format!("c{wire}"));
+        let metadata = json!({ "path": format!("{root}/{file}"), "mode": wire }).to_string();
+        let parts: [(&str, &[u8]); 2] = [("metadata", metadata.as_bytes()), ("file", b"x")];
+        assert_eq!(upload(&daemon, &parts).await.status, 200);
+        let made = json!({ format!("{root}/{directory}"): { "mode": wire } });
+        assert_eq!(daemon.post("/directories", made).await.status, 200);
+        fs::write(place.path().join(&changed), "").unwrap();
+        let mode = json!({ format!("{root}/{changed}"): { "mode": wire } });
+        assert_eq!(daemon.post("/files/permissions", mode).await.status, 200);
+        for name in [&file, &directory, &changed] {
+            assert_eq!(on_disk(name), bits, "{name}");
+            assert_eq!(shown(name).await, wire, "{name}");
+        }
+        // New content keeps them.
+        let again = json!({ "path": format!("{root}/{file}") }).to_string();
+        let parts: [(&str, &[u8]); 2] = [("metadata", again.as_bytes()), ("file", b"y")];
+        assert_eq!(upload(&daemon, &parts).await.status, 200);
+        assert_eq!(on_disk(&file), bits, "{file}");
+    }
+    for bad in [8777, 1789, -1777] {
+        let mode = json!({ format!("{root}/f644"): { "mode": bad } });
+        assert_eq!(daemon.post("/files/permissions", mode).await.status, 500);
+    }
 }
 
 #[tokio::test]

@@ -98,7 +98,9 @@ async fn one(
 fn headers(info: &FileInfo, name: &str, size: u64) -> io::Result<Vec<u8>> {
     let mut header = Header::new_gnu();
     header.set_size(size);
-    header.set_mode(mode_from_wire(i64::from(info.mode)).unwrap_or(0o644));
+    // Without special bits: a program of the sandbox must not run as the user who unpacks it.
+    let mode = mode_from_wire(i64::from(info.mode)).unwrap_or(0o644);
+    header.set_mode(mode & 0o777);
     let changed = info.modified_at.as_second();
     header.set_mtime(u64::try_from(changed).unwrap_or_default());
     // Names that do not fit are left out; the user who unpacks it is the owner then.
