@@ -134,18 +134,23 @@ pub const HOOK_KILL: Duration = Duration::from_secs(10);
 /// Longest sleep of a periodic hook until its time: the clock may be set meanwhile.
 pub const CLOCK_LOOK: Duration = Duration::from_secs(30);
 
-/// Concurrent file operations: three quarters of the blocking threads.
-pub const FILE_THREADS: usize = BLOCKING_THREADS / 4 * 3;
+/// Concurrent file operations.
+pub const FILE_THREADS: usize = 24;
 /// Time that a request waits while all of them are in use: less than clients wait for a response.
 pub const FILE_THREAD_WAIT: Duration = Duration::from_secs(10);
+/// Starts of processes that may hang in a file system at once. Each holds a thread.
+pub const STARTS: usize = 16;
+/// Time that another start waits then: less than clients wait for a response.
+pub const START_WAIT: Duration = Duration::from_secs(10);
 /// Time after which work on a worker thread may have blocked it, and another worker is woken.
 pub const WATCH_TICK: Duration = Duration::from_millis(50);
 /// Time without such work after which its watcher sleeps.
 pub const WATCH_QUIET: Duration = Duration::from_secs(1);
 /// Stack of the watcher in bytes.
 pub const WATCH_STACK: usize = 64 << 10;
-/// Blocking threads.
-pub const BLOCKING_THREADS: usize = 32;
+/// Blocking threads: those of file operations and starts, all of which may hang, and some for output
+/// and for workers that serve the other requests meanwhile.
+pub const BLOCKING_THREADS: usize = FILE_THREADS + STARTS + 8;
 /// Idle time before a blocking thread ends: for ever, because commands may use up all processes, so
 /// that no other thread can start when it is needed.
 pub const BLOCKING_THREAD_LIFE: Duration = Duration::from_secs(u32::MAX as u64);

@@ -46,6 +46,35 @@ async fn thread_for_request(threads: &Semaphore) -> ApiResult<SemaphorePermit<'_
     }
 }
 
+/// Places for starts of processes. Those that hang in a file system must not take the threads that
+/// serve everything else.
+static STARTS: Semaphore = Semaphore::const_new(limits::STARTS);
+
+/// Waits for a place to start a process.
+///
+/// # Errors
+/// 503 with `Retry-After` when none becomes free within [`limits::START_WAIT`].
+async fn place_for_start(starts: &Semaphore) -> ApiResult<SemaphorePermit<'_>> {
+    match timeout(limits::START_WAIT, starts.acquire()).await {
+        Ok(place) => Ok(place.expect("the semaphore is never closed")),
+        Err(_) => Err(ApiError::Busy(format!(
+            "{} starts of processes have not ended for {} s, perhaps because a file system does not \
+             answer; retry later",
+            limits::STARTS,
+            limits::START_WAIT.as_secs()
+        ))),
+    }
+}
+
+/// Runs the start of a process, or a look at a directory for one, as [`in_place`] does.
+///
+/// # Errors
+/// 503 when too many starts hang.
+pub(crate) async fn start_in_place<T>(work: impl FnOnce() -> T) -> ApiResult<T> {
+    let _place = place_for_start(&STARTS).await?;
+    Ok(in_place(work))
+}
+
 /// Runs blocking work.
 ///
 /// # Errors
@@ -63,8 +92,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
         .unwrap_or_else(|_| Err(ApiError::runtime("internal error")))
 }
 
-/// Runs work that rarely blocks, such as the start of a process, on the current thread. Should it
-/// hang in a file system, another thread serves the other requests.
+/// Runs work that rarely blocks on the current thread. Should it hang in a file system, another thread
+/// serves the other requests. How often that may happen at once must be limited.
 pub(crate) fn in_place<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) if !watch::is_watched() => tokio::task::block_in_place(work),
@@ -79,15 +108,19 @@ pub(crate) struct Starts {
 }
 
 impl Starts {
-    /// Runs work as [`in_place`] does, but usually without waking another thread for it.
-    pub(crate) async fn run<T>(&self, work: impl FnOnce() -> T) -> T {
+    /// Runs work as [`start_in_place`] does, but usually without waking another thread for it.
+    ///
+    /// # Errors
+    /// 503 when too many starts hang.
+    pub(crate) async fn run<T>(&self, work: impl FnOnce() -> T) -> ApiResult<T> {
+        let _place = place_for_start(&STARTS).await?;
         // A worker keeps the task that was woken last to itself. After this that is the current
         // one; what else waits for this worker is done by others.
         tokio::task::yield_now().await;
-        match self.watch() {
+        Ok(match self.watch() {
             Some(watch) => watch.run(work).unwrap_or_else(in_place),
             None => in_place(work),
-        }
+        })
     }
 
     fn watch(&self) -> Option<&Watch> {
@@ -142,6 +175,20 @@ mod tests {
         let message = "all 24 threads for files were busy for 10 s; retry later";
         assert_eq!(error, ApiError::Busy(message.to_owned()));
         let (next, ()) = tokio::join!(thread_for_request(&threads), async { drop(thread) });
+        assert!(next.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_waits_for_a_place_but_not_for_ever() {
+        let starts = Semaphore::new(1);
+        let place = place_for_start(&starts).await.unwrap();
+        let began = Instant::now();
+        let error = place_for_start(&starts).await.unwrap_err();
+        assert_eq!(began.elapsed(), limits::START_WAIT);
+        let message = "16 starts of processes have not ended for 10 s, perhaps because a file system \
+                       does not answer; retry later";
+        assert_eq!(error, ApiError::Busy(message.to_owned()));
+        let (next, ()) = tokio::join!(place_for_start(&starts), async { drop(place) });
         assert!(next.is_ok());
     }
 }

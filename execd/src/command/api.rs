@@ -48,7 +48,7 @@ pub(crate) async fn start(
             commands.keys().once(key, &body, plan, start, join)
         }
     };
-    Ok(response(commands.starts().run(start).await?))
+    Ok(response(commands.starts().run(start).await??))
 }
 
 /// Handles `GET /command/{id}/events?since=`: streams the events of the run after that number.

@@ -11,7 +11,7 @@ use super::{
     schedule::{self, Times},
     start,
 };
-use crate::{base::Base, blocking::in_place, limits, process::Exit};
+use crate::{base::Base, blocking::start_in_place, limits, process::Exit};
 
 /// Runs a hook on its schedule, one run at a time. Times that pass during a run are skipped.
 pub(super) async fn run_to_end(base: Base, hook: Periodic) {
@@ -59,7 +59,11 @@ async fn run(base: &Base, hook: &Periodic) -> bool {
     let name = hook.name.as_str();
     let limit = Duration::from_secs(hook.hook.timeout_seconds.into());
     // Its program may be on a file system that hangs.
-    let process = match in_place(|| start(base, &hook.hook.command)) {
+    let started = start_in_place(|| start(base, &hook.hook.command)).await;
+    let started = started
+        .map_err(|busy| busy.to_string())
+        .and_then(|started| started.map_err(|error| error.to_string()));
+    let process = match started {
         Ok(process) => process,
         Err(error) => {
             warn!(name, %error, "periodic hook cannot be started");

@@ -58,6 +58,7 @@ impl Attach {
         let run = match self
             .session
             .ensure_started(&self.base, self.mode == PtyMode::Pty)
+            .await
         {
             Ok(run) => run,
             Err(error) => {

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     base::Base,
-    blocking::in_place,
+    blocking::start_in_place,
     idle::{Activity, Evictable, Registry},
     limits,
     process::Exit,
@@ -209,7 +209,7 @@ impl PtySession {
     ///
     /// # Errors
     /// The system's error, or an error for a deleted session.
-    pub(super) fn ensure_started(
+    pub(super) async fn ensure_started(
         self: &Arc<Self>,
         base: &Base,
         terminal: bool,
@@ -220,7 +220,8 @@ impl PtySession {
         }
         // Without the lock: the directory or the program may lie on a file system that hangs, and
         // other requests read the state meanwhile.
-        let running = in_place(|| PtyProcess::start(base, &self.start, terminal))?;
+        let running = start_in_place(|| PtyProcess::start(base, &self.start, terminal)).await;
+        let running = running.map_err(io::Error::other)??;
         info!(
             id = self.id,
             pid = running.process.pid().as_raw_nonzero(),
@@ -326,7 +327,7 @@ mod tests {
         let sessions = PtySessions::default();
         let session = add(&sessions, Some("true"));
         sessions.delete(&session.id).unwrap();
-        assert!(session.ensure_started(&base, false).is_err());
+        assert!(session.ensure_started(&base, false).await.is_err());
         assert!(session.run().is_none());
     }
 
@@ -337,7 +338,7 @@ mod tests {
         terminal: bool,
     ) -> Arc<PtySession> {
         let session = add(sessions, None);
-        let run = session.ensure_started(base, terminal).unwrap();
+        let run = session.ensure_started(base, terminal).await.unwrap();
         assert!(!session.is_working(), "the shell waits for input");
         write(&run.running.input, b"sleep 1000\n").await.unwrap();
         let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
@@ -362,9 +363,9 @@ mod tests {
             left_with_a_job(&sessions, &base, false).await,
         ];
         let with_command = add(&sessions, Some("sleep 1000"));
-        with_command.ensure_started(&base, true).unwrap();
+        with_command.ensure_started(&base, true).await.unwrap();
         let at_prompt = add(&sessions, None);
-        let shell = at_prompt.ensure_started(&base, true).unwrap();
+        let shell = at_prompt.ensure_started(&base, true).await.unwrap();
         manual::pass(&clock, &millis, limits::IDLE);
         sessions.end_idle();
         assert!(at_prompt.deleted.is_cancelled());

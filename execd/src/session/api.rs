@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     base::Base,
-    blocking::{blocking, in_place},
+    blocking::{blocking, start_in_place},
     error::{ApiError, ApiResult},
     json, limits, output, request,
 };
@@ -50,8 +50,8 @@ async fn create(
             let failed = |why: String| {
                 ApiError::runtime(format!("error creating working directory {cwd}: {why}"))
             };
-            let path = in_place(|| request::expanded(&cwd, &variables, &base.environment));
-            let path = path.map_err(failed)?;
+            let path = || request::expanded(&cwd, &variables, &base.environment);
+            let path = start_in_place(path).await?.map_err(failed)?;
             let made = path.clone();
             blocking(move || Ok(std::fs::create_dir_all(made)))
                 .await?
@@ -81,10 +81,11 @@ async fn run_in(
     request::no_nul(&command)?;
     let variables = session.state().variables;
     let cwd = wanted.cwd.as_deref();
-    let cwd = in_place(|| request::working_directory(cwd, &variables, &base.environment));
+    let cwd = || request::working_directory(cwd, &variables, &base.environment);
+    let cwd = start_in_place(cwd).await??;
     let order = run::Order {
         command,
-        cwd: cwd?,
+        cwd,
         timeout: request::timeout(wanted.timeout)?.unwrap_or(limits::SESSION_RUN),
     };
     Ok(output::response(run::start(&base, session, order)))

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     base::Base,
-    blocking::in_place,
+    blocking::{in_place, start_in_place},
     env::report::Reader,
     history::Begun,
     output::{
@@ -99,15 +99,18 @@ async fn run_to_end(base: Base, session: Arc<ShellSession>, order: Order, mut wr
         cwd: order.cwd.as_deref().map(|cwd| cwd.display().to_string()),
         uid: None,
     });
+    let started = start_in_place(|| spawn(&base, &session, &order)).await;
+    let started = started
+        .map_err(|busy| busy.to_string())
+        .and_then(|started| started.map_err(|error| error.to_string()));
     let Started {
         process,
         pipes,
         mut report,
         lost,
-    } = match in_place(|| spawn(&base, &session, &order)) {
+    } = match started {
         Ok(started) => started,
-        Err(error) => {
-            let reason = error.to_string();
+        Err(reason) => {
             base.history.end(number, NOT_STARTED, Some(reason.clone()));
             return not_started(writer, &reason).await;
         }

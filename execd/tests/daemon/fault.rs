@@ -1,5 +1,7 @@
 //! Faults in the environment of the daemon: full disks, process limits, excessive load.
 
+mod hang;
+
 use std::{os::fd::AsRawFd, process::Command, time::Duration};
 
 use bytes::Bytes;
@@ -443,105 +445,4 @@ async fn programs_that_cannot_be_opened_yet_hold_up_no_other_command() {
     for events in [first, second] {
         assert_eq!(texts(&events, EventKind::Stdout), ["started"]);
     }
-}
-
-/// A file system whose server never answers: a process that looks into it hangs.
-struct Unanswering {
-    place: tempfile::TempDir,
-    /// Closing it fails the requests that wait.
-    server: Option<std::fs::File>,
-}
-
-impl Unanswering {
-    fn new() -> Self {
-        let place = tempfile::tempdir().unwrap();
-        std::fs::create_dir(place.path().join("bin")).unwrap();
-        Self {
-            place,
-            server: None,
-        }
-    }
-
-    fn path(&self) -> std::path::PathBuf {
-        self.place.path().join("bin")
-    }
-
-    fn mount(&mut self) {
-        needs_root("mount");
-        let mut options = std::fs::File::options();
-        let server = options.read(true).write(true).open("/dev/fuse").unwrap();
-        let fd = server.as_raw_fd();
-        let data = format!("fd={fd},rootmode=40000,user_id=0,group_id=0");
-        let data = std::ffi::CString::new(data).unwrap();
-        let flags = rustix::mount::MountFlags::empty();
-        rustix::mount::mount("none", self.path(), "fuse", flags, Some(data.as_c_str())).unwrap();
-        self.server = Some(server);
-    }
-
-    /// Number of threads of the daemon that wait for it, or for a thread that does.
-    fn waiting(daemon: &Daemon) -> usize {
-        let threads = std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
-        let waits = threads.filter(|thread| {
-            let stat = thread.as_ref().unwrap().path().join("stat");
-            let stat = std::fs::read_to_string(stat).unwrap_or_default();
-            stat.contains(") D ")
-        });
-        waits.count()
-    }
-}
-
-impl Drop for Unanswering {
-    fn drop(&mut self) {
-        if self.server.take().is_some() {
-            let flags = rustix::mount::UnmountFlags::FORCE | rustix::mount::UnmountFlags::DETACH;
-            rustix::mount::unmount(self.path(), flags).unwrap();
-        }
-    }
-}
-
-/// The `PATH` and the directories of sessions may lie on a file system that no longer answers.
-#[tokio::test]
-async fn a_file_system_that_hangs_holds_up_only_who_looks_into_it() {
-    let mut hung = Unanswering::new();
-    let path = format!(
-        "{}:{}",
-        hung.path().display(),
-        std::env::var("PATH").unwrap()
-    );
-    let daemon = Daemon::start(&["--port", "0"], |command| {
-        command.env("PATH", path);
-    });
-    let mut shells = Vec::new();
-    let mut terminals = Vec::new();
-    for _ in 0..2 {
-        let created = daemon.post("/session", json!({})).await.json();
-        shells.push(created["session_id"].as_str().unwrap().to_owned());
-        terminals.push(session(&daemon, json!({})).await);
-    }
-    hung.mount();
-    let inside = hung.path().join("x/..");
-    let runs = shells.iter().map(|id| {
-        let url = format!("/session/{id}/run");
-        let daemon = &daemon;
-        async move { drop(daemon.post(&url, json!({ "command": "true" })).await) }
-    });
-    let opens = terminals.iter().map(|id| {
-        let daemon = &daemon;
-        async move { drop(Terminal::open(daemon, id, "").await) }
-    });
-    let creates = (0..2).map(|_| async {
-        drop(daemon.post("/session", json!({ "cwd": inside })).await);
-    });
-    let others = async {
-        eventually("everyone hangs", async || {
-            (Unanswering::waiting(&daemon) >= 6).then_some(())
-        })
-        .await;
-        for _ in 0..4 {
-            let ping = tokio::time::timeout(SOON, daemon.get("/ping")).await;
-            assert_eq!(ping.expect("the daemon is held up").status, 200);
-        }
-        drop(hung);
-    };
-    tokio::join!(join_all(runs), join_all(opens), join_all(creates), others);
 }
