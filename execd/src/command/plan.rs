@@ -43,7 +43,14 @@ impl Plan {
                 return Err(ApiError::invalid(message));
             }
         }
-        let mut variables = base.environment.for_user();
+        let credentials = request
+            .uid
+            .map(|uid| base.accounts.names().credentials(uid, request.gid))
+            .filter(|wanted| differs(wanted, request.gid.is_some(), &Credentials::own()));
+        let mut variables = match &credentials {
+            Some(user) => base.variables_of(user.uid),
+            None => base.environment.for_user(),
+        };
         for (name, value) in &request.envs {
             variables.set(name, value);
         }
@@ -69,10 +76,6 @@ impl Plan {
                 return Err(ApiError::invalid(message));
             }
         };
-        let credentials = request
-            .uid
-            .map(|uid| base.accounts.names().credentials(uid, request.gid))
-            .filter(|wanted| differs(wanted, request.gid.is_some(), &Credentials::own()));
         Ok(Self {
             content,
             program,

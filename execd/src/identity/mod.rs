@@ -61,6 +61,7 @@ struct User {
     name: String,
     uid: u32,
     gid: u32,
+    home: String,
 }
 
 /// Line of group.
@@ -89,7 +90,13 @@ impl Names {
                 let name = fields.next()?.to_owned();
                 let uid = fields.nth(1)?.parse().ok()?;
                 let gid = fields.next()?.parse().ok()?;
-                Some(User { name, uid, gid })
+                let home = fields.nth(1).unwrap_or_default().to_owned();
+                Some(User {
+                    name,
+                    uid,
+                    gid,
+                    home,
+                })
             })
             .collect();
         let groups: Vec<Group> = group
@@ -135,6 +142,15 @@ impl Names {
     pub fn group(&self, gid: u32) -> String {
         let name = self.group_names.get(&gid).cloned();
         name.unwrap_or_else(|| gid.to_string())
+    }
+
+    /// Home directory of a user. `/` if none is known, as in container engines.
+    #[must_use]
+    pub fn home(&self, uid: u32) -> &str {
+        let user = self.users.iter().find(|user| user.uid == uid);
+        user.map(|user| user.home.as_str())
+            .filter(|home| !home.is_empty())
+            .unwrap_or("/")
     }
 
     /// Id of a user given by name or id.
@@ -252,7 +268,8 @@ fn read(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    const PASSWD: &str = "root:x:0:0:root:/root:/bin/bash\nann:x:1000:100::/home/ann:\nbroken\n";
+    const PASSWD: &str = "root:x:0:0:root:/root:/bin/bash\nann:x:1000:100::/home/ann:\nbroken\n\
+                          homeless:x:5:5\n";
     const GROUP: &str = "root:x:0:\nusers:x:100:\ndocker:x:999:bob,ann\nempty:x:5\n";
 
     #[test]
@@ -261,6 +278,9 @@ mod tests {
         assert_eq!(names.user(1000), "ann");
         assert_eq!(names.user(77), "77");
         assert_eq!(names.group(999), "docker");
+        for (uid, home) in [(0, "/root"), (1000, "/home/ann"), (5, "/"), (77, "/")] {
+            assert_eq!(names.home(uid), home, "{uid}");
+        }
         assert_eq!(names.uid("ann"), Some(1000));
         assert_eq!(names.uid("1234"), Some(1234));
         assert_eq!(names.uid("missing-user"), None);

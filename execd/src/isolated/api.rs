@@ -98,7 +98,7 @@ async fn create(State(isolation): State<Isolation>, request: Request) -> ApiResu
     let rule = wanted.echo.env_passthrough.clone().unwrap_or_default();
     let config = isolation.sessions.config();
     let making = StartContext {
-        variables: environment::passed(&isolation.base.environment.for_user(), &rule),
+        variables: environment::passed(&isolation.base.variables_of(wanted.uid), &rule),
         deny: config.seccomp.deny.clone(),
         upper_root: config.upper_root.clone(),
         outside,

@@ -1,5 +1,7 @@
 //! Streams, exit codes, signals, timeouts, background commands (contract: execd §4, §5, §8).
 
+mod user;
+
 use std::os::unix::fs::PermissionsExt;
 
 use http::Method;

@@ -239,3 +239,21 @@ async fn runs_of_one_session_take_turns_and_sessions_run_in_parallel() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_session_of_another_user_has_that_user_s_home() {
+    let prepare = |command: &mut std::process::Command| {
+        command.env("HOME", "/root").env_remove("USER");
+    };
+    let Some(isolated) = Isolated::with("", prepare).await else {
+        return;
+    };
+    for (user, home) in [
+        (json!({ "uid": 2, "gid": 2 }), "/bin"),
+        (json!({ "uid": 4242, "gid": 4343 }), "/"),
+        (json!({}), "/root"),
+    ] {
+        let id = isolated.session(user).await;
+        assert_eq!(isolated.output_of(&id, "echo $HOME").await, home);
+    }
+}
