@@ -26,7 +26,7 @@ use crate::{
     error::ApiResult,
     hardening::ProcessHardening,
     history::Begun,
-    identity::Credentials,
+    identity::{Credentials, refusal_hint},
     output::{End, EventReader, NOT_STARTED, Outcome, Pipes, Pump, Replay, Sink, Writer},
     process::{Exit, Process},
     telemetry::Operation,
@@ -208,11 +208,8 @@ fn cannot_switch() -> bool {
 /// Reason why a command did not start, with a hint where the error alone would mislead.
 fn explain(error: &io::Error, cannot_switch: bool, hardening: &ProcessHardening) -> String {
     let hint = match Errno::from_io_error(error) {
-        Some(Errno::PERM) if cannot_switch => Some(
-            "running as another user needs the capabilities SETUID and SETGID, which the server may \
-             have dropped (docker.drop_capabilities)",
-        ),
-        _ => hardening.hint(error),
+        Some(Errno::PERM) if cannot_switch => Some(refusal_hint()),
+        _ => hardening.hint(error).map(Into::into),
     };
     match hint {
         Some(hint) => format!("{error}: {hint}"),
@@ -234,7 +231,7 @@ mod tests {
             (Errno::NOENT, true, false),
         ] {
             let text = explain(&errno.into(), cannot_switch, &hardening);
-            assert_eq!(text.contains("SETUID"), named, "{text}");
+            assert_eq!(text.contains(&refusal_hint()), named, "{text}");
             assert!(
                 text.starts_with(&io::Error::from(errno).to_string()),
                 "{text}"

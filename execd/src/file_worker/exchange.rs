@@ -4,6 +4,8 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use crate::identity::refusal_hint;
+
 /// Encodes the result of the worker's attempt.
 pub(super) fn to_wire(assumed: rustix::io::Result<()>) -> u8 {
     match assumed {
@@ -22,14 +24,11 @@ pub(super) async fn ready(socket: &mut (impl AsyncRead + Unpin)) -> io::Result<(
         0 => Ok(()),
         number => {
             let error = io::Error::from_raw_os_error(number.into());
-            let hint = match error.kind() {
-                io::ErrorKind::PermissionDenied => {
-                    ": it takes the capabilities SETUID and SETGID, which the server may have \
-                     dropped (docker.drop_capabilities)"
-                }
-                _ => "",
+            let text = match error.kind() {
+                io::ErrorKind::PermissionDenied => format!("{error}: {}", refusal_hint()),
+                _ => error.to_string(),
             };
-            Err(io::Error::new(error.kind(), format!("{error}{hint}")))
+            Err(io::Error::new(error.kind(), text))
         }
     }
 }

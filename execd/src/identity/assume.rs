@@ -2,7 +2,7 @@
 
 use std::{io, os::unix::process::CommandExt, process::Command};
 
-use rustix::process::{Gid, Uid};
+use rustix::process::{Gid, Uid, geteuid};
 
 use super::Credentials;
 
@@ -50,5 +50,38 @@ pub(crate) fn run_as(command: &mut Command, credentials: &Credentials) {
     // apply to the whole process.
     unsafe {
         command.pre_exec(move || identity.assume());
+    }
+}
+
+/// Why the kernel does not let this process take another identity, for the client.
+pub(crate) fn refusal_hint() -> String {
+    hint_for(geteuid().as_raw())
+}
+
+fn hint_for(own: u32) -> String {
+    match own {
+        0 => "running as another user needs the capabilities SETUID and SETGID, which the server may \
+              have dropped (docker.drop_capabilities)"
+            .to_owned(),
+        own => format!(
+            "execd runs as uid {own}, the USER of the image, and only root can take another user or \
+             group"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hint_names_the_cause() {
+        for (own, named, other) in [
+            (0, "docker.drop_capabilities", "USER"),
+            (1000, "uid 1000, the USER of the image", "capabilities"),
+        ] {
+            let hint = hint_for(own);
+            assert!(hint.contains(named) && !hint.contains(other), "{hint}");
+        }
     }
 }

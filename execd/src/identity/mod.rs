@@ -14,7 +14,7 @@ use std::{
 
 use rustix::fs::OFlags;
 
-pub(crate) use assume::{Identity, run_as};
+pub(crate) use assume::{Identity, refusal_hint, run_as};
 
 /// Maximum bytes that are read of an account file: a hundred thousand users.
 const ACCOUNT_FILE: u64 = 16 << 20;

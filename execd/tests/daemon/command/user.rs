@@ -1,5 +1,7 @@
 //! Commands of another user (contract: execd §5.4, A2.2).
 
+use std::process::Command;
+
 use osb_protocol::execd::event::EventKind;
 use serde_json::json;
 
@@ -47,4 +49,43 @@ async fn a_command_of_another_user_has_that_user_s_home() {
     // The variable in a path is that of the command.
     let body = json!({ "command": "pwd", "cwd": "$HOME", "uid": 2 });
     assert_eq!(texts(&daemon.run(body).await, EventKind::Stdout), ["/bin"]);
+}
+
+#[tokio::test]
+async fn the_reason_why_a_user_cannot_be_taken_is_the_right_one() {
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "this test needs root to start a daemon of another user"
+    );
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid", "12345", "--regid", "12345", "--clear-groups"])
+        .arg(env!("CARGO_BIN_EXE_execd"))
+        .args(["--port", "0"]);
+    let of_image = Daemon::launch(command, |_| {});
+    let without = Daemon::without_capabilities("-setuid,-setgid", &["--port", "0"]);
+    for (daemon, named, other) in [
+        (
+            &of_image,
+            "uid 12345, the USER of the image",
+            "capabilities",
+        ),
+        (&without, "docker.drop_capabilities", "USER"),
+    ] {
+        let is_right = |text: &str| text.contains(named) && !text.contains(other);
+        for uid in [2, 54321] {
+            let request = json!({ "command": "true", "cwd": "/", "uid": uid });
+            let events = daemon.run(request).await;
+            let error = events.last().unwrap().error.clone().unwrap();
+            assert!(is_right(&error.evalue), "{error:?}");
+        }
+        let path = "/v1/filesystem/54321/54321/files/info?path=/";
+        let answer = daemon.get(path).await;
+        assert_eq!(answer.code(), "FILESYSTEM_IDENTITY_UNAVAILABLE");
+        assert!(is_right(answer.text()), "{}", answer.text());
+    }
+    // Its own user needs no change.
+    let request = json!({ "command": "id -u", "cwd": "/", "uid": 12345 });
+    let events = of_image.run(request).await;
+    assert_eq!(texts(&events, EventKind::Stdout), ["12345"]);
 }
