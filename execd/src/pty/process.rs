@@ -11,7 +11,7 @@ use std::{
         fd::{AsFd, AsRawFd, OwnedFd},
         unix::process::CommandExt,
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::Arc,
 };
@@ -47,8 +47,8 @@ pub(super) struct Start {
     pub(super) cwd: Option<PathBuf>,
     /// Command for the shell; `None`: an interactive shell.
     pub(super) command: Option<String>,
-    /// Whether a process without a locale gets one with UTF-8.
-    pub(super) utf8: bool,
+    /// Whether a process without a locale gets one with UTF-8. `None`: if the image has it.
+    pub(super) utf8: Option<bool>,
 }
 
 /// Process of a session, with the daemon's ends of its terminal or pipes.
@@ -79,10 +79,12 @@ impl PtyProcess {
         {
             variables.set("TERM", "xterm-256color");
         }
-        if start.utf8 && locale(&variables).is_none() {
+        let wants_utf8 = || start.utf8.unwrap_or_else(|| has_utf8(Path::new("/")));
+        if locale(&variables).is_none() && wants_utf8() {
             variables.set("LANG", "C.UTF-8");
         }
-        let erases_characters = start.utf8 && locale(&variables).is_some_and(is_utf8);
+        let erases_characters =
+            start.utf8.unwrap_or(true) && locale(&variables).is_some_and(is_utf8);
         if let Some(cwd) = cwd {
             variables.set("PWD", cwd);
         }
@@ -164,6 +166,15 @@ fn locale(variables: &Variables) -> Option<&OsStr> {
 fn is_utf8(locale: &OsStr) -> bool {
     let name = locale.to_string_lossy().to_ascii_lowercase();
     name.contains("utf-8") || name.contains("utf8")
+}
+
+/// Whether an image has the locale C.UTF-8. Programs warn about a locale that is missing.
+fn has_utf8(root: &Path) -> bool {
+    // musl needs no files for it.
+    let musl = format!("lib/ld-musl-{}.so.1", std::env::consts::ARCH);
+    ["usr/lib/locale/C.utf8", "usr/lib/locale/C.UTF-8", &musl]
+        .iter()
+        .any(|path| root.join(path).exists())
 }
 
 /// Registers the daemon's end with the runtime.
@@ -264,6 +275,33 @@ pub(super) async fn write(end: &AsyncDescriptor, bytes: &[u8]) -> io::Result<usi
         let mut ready = end.writable().await?;
         if let Ok(written) = ready.try_io(|fd| Ok(rustix::io::write(fd, bytes)?)) {
             return written;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn images_with_and_without_the_locale_are_distinguished() {
+        let image = |file: Option<&str>| {
+            let root = tempfile::tempdir().unwrap();
+            if let Some(file) = file {
+                let path = root.path().join(file);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, "").unwrap();
+            }
+            has_utf8(root.path())
+        };
+        let musl = format!("lib/ld-musl-{}.so.1", std::env::consts::ARCH);
+        for file in ["usr/lib/locale/C.utf8", "usr/lib/locale/C.UTF-8", &musl] {
+            assert!(image(Some(file)), "{file}");
+        }
+        for file in [None, Some("usr/lib/locale/locale-archive")] {
+            assert!(!image(file), "{file:?}");
         }
     }
 }

@@ -233,7 +233,7 @@ async fn a_terminal_has_size_signals_and_replay() {
 }
 
 #[tokio::test]
-async fn a_terminal_gets_a_utf8_locale_on_request_only() {
+async fn a_terminal_has_a_utf8_locale_unless_the_client_refuses_it() {
     // The shell deletes the second character, which has two bytes.
     const TYPED: &str = "echo =${LANG-none},${LC_CTYPE-none}= @äö\u{7f}ü@\n";
     const ASKED: &str = "echo =${LANG-none},${LC_CTYPE-none}=\n";
@@ -246,31 +246,34 @@ async fn a_terminal_gets_a_utf8_locale_on_request_only() {
         })
     };
     let without = start(&[]);
-    let id = session(&without, json!({ "utf8": true })).await;
-    let mut terminal = Terminal::attach(&without, &id, "").await;
-    terminal.type_in(TYPED).await;
-    terminal.until("=C.UTF-8,none= @äü@\r\n").await;
-    // The kernel's line editing, for programs without their own, erases characters as well.
-    terminal.type_in("stty -a | grep -o '.iutf8'\n").await;
-    terminal.until(" iutf8\r\n").await;
-    for plain in [json!({}), json!({ "utf8": false })] {
-        let id = session(&without, plain).await;
+    // By default, if the image has the locale, as the machine of these tests does.
+    for wanted in [json!({ "utf8": true }), json!({})] {
+        let id = session(&without, wanted).await;
         let mut terminal = Terminal::attach(&without, &id, "").await;
-        terminal.type_in(ASKED).await;
-        terminal.until("=none,none=").await;
+        terminal.type_in(TYPED).await;
+        terminal.until("=C.UTF-8,none= @äü@\r\n").await;
+        // The kernel's line editing, for programs without their own, erases characters as well.
         terminal.type_in("stty -a | grep -o '.iutf8'\n").await;
-        terminal.until("-iutf8\r\n").await;
+        terminal.until(" iutf8\r\n").await;
     }
+    let id = session(&without, json!({ "utf8": false })).await;
+    let mut terminal = Terminal::attach(&without, &id, "").await;
+    terminal.type_in(ASKED).await;
+    terminal.until("=none,none=").await;
+    terminal.type_in("stty -a | grep -o '.iutf8'\n").await;
+    terminal.until("-iutf8\r\n").await;
     for (locale, seen) in [
         (&[("LANG", "C")][..], "=C,none="),
         (&[("LANG", ""), ("LC_CTYPE", "POSIX")], "=,POSIX="),
         (&[("LANG", ""), ("LC_ALL", "")], "=C.UTF-8,none="),
     ] {
         let daemon = start(locale);
-        let id = session(&daemon, json!({ "utf8": true })).await;
-        let mut terminal = Terminal::attach(&daemon, &id, "").await;
-        terminal.type_in(ASKED).await;
-        terminal.until(seen).await;
+        for wanted in [json!({ "utf8": true }), json!({})] {
+            let id = session(&daemon, wanted).await;
+            let mut terminal = Terminal::attach(&daemon, &id, "").await;
+            terminal.type_in(ASKED).await;
+            terminal.until(seen).await;
+        }
     }
 }
 

@@ -87,7 +87,7 @@ fn new_pty(query: &AttachQuery) -> Result<NewPty, String> {
     Ok(NewPty {
         cwd: given(&query.cwd),
         command,
-        utf8: true,
+        utf8: Some(true),
     })
 }
 
@@ -240,7 +240,7 @@ mod tests {
         ] {
             let new = new_pty(&asked(program, user, "")).unwrap();
             assert_eq!(new.command.as_deref(), command);
-            assert_eq!((new.cwd, new.utf8), (None, true));
+            assert_eq!((new.cwd, new.utf8), (None, Some(true)));
         }
         let new = new_pty(&asked("", "", " /srv ")).unwrap();
         assert_eq!(new.cwd.as_deref(), Some("/srv"));

@@ -23,10 +23,10 @@ pub struct NewPty {
     /// Command for the shell; absent: an interactive shell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// Whether a process whose environment names no locale gets one with UTF-8 (not in the
-    /// contract).
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub utf8: bool,
+    /// Whether a process whose environment names no locale gets one with UTF-8; absent: if the image
+    /// has it (not in the contract).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utf8: Option<bool>,
 }
 
 /// Answer of `POST /pty`.
