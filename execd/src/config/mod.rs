@@ -15,7 +15,9 @@ pub(crate) use capability::{capabilities_of, capability_names};
 use hardening::{Ebpf, Hardening, Landlock};
 
 /// System calls refused by default (contract: execd A6.5). Those from `fsopen` on go beyond the
-/// contract: they are newer alternatives to `mount`.
+/// contract: newer alternatives to `mount`, then what the filter of engines refuses as well. A sandbox
+/// that was created for isolated sessions is without that filter. Names of other architectures are
+/// skipped.
 pub(crate) const DENIED: &[&str] = &[
     "mount",
     "umount2",
@@ -55,6 +57,19 @@ pub(crate) const DENIED: &[&str] = &[
     "move_mount",
     "open_tree",
     "mount_setattr",
+    "io_uring_setup",
+    "io_uring_enter",
+    "io_uring_register",
+    "perf_event_open",
+    "pidfd_getfd",
+    "quotactl",
+    "quotactl_fd",
+    "settimeofday",
+    "clock_settime",
+    "clock_settime64",
+    "lookup_dcookie",
+    "migrate_pages",
+    "move_pages",
 ];
 
 /// Reason why the configuration cannot be used.

@@ -1,5 +1,6 @@
 //! Expiry and limits of sessions (contract: execd A4.3, A6.6, A7).
 
+use nix::libc;
 use serde_json::json;
 
 use super::{Isolated, failure};
@@ -74,4 +75,45 @@ async fn processes_of_a_session_are_bounded() {
         .map(|bound| bound.parse().unwrap())
         .collect();
     assert!(bounds.contains(&4096), "{bounds:?}");
+}
+
+/// A sandbox for isolated sessions is without the engine's filter, so that of sessions must refuse
+/// what it refuses.
+#[tokio::test]
+async fn system_calls_that_engines_refuse_are_refused() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let calls = [
+        ("io_uring_setup", libc::SYS_io_uring_setup),
+        ("io_uring_enter", libc::SYS_io_uring_enter),
+        ("io_uring_register", libc::SYS_io_uring_register),
+        ("perf_event_open", libc::SYS_perf_event_open),
+        ("pidfd_getfd", libc::SYS_pidfd_getfd),
+        ("quotactl", libc::SYS_quotactl),
+        ("quotactl_fd", libc::SYS_quotactl_fd),
+        ("settimeofday", libc::SYS_settimeofday),
+        ("clock_settime", libc::SYS_clock_settime),
+        ("lookup_dcookie", libc::SYS_lookup_dcookie),
+        ("migrate_pages", libc::SYS_migrate_pages),
+        ("move_pages", libc::SYS_move_pages),
+    ];
+    let program = "for (@ARGV) { my ($name, $number) = split /=/; $! = 0; \
+                   my $done = syscall($number, -1, 0, 0, 0, 0, 0); \
+                   print \"$name \", ($done == -1 ? 0 + $! : \"done\"), \"\\n\" }";
+    let arguments: Vec<_> = calls
+        .iter()
+        .map(|(name, number)| format!("{name}={number}"))
+        .collect();
+    let code = format!("perl -e '{program}' {}", arguments.join(" "));
+    let refused: Vec<_> = calls
+        .iter()
+        .map(|(name, _)| format!("{name} {}", libc::EPERM))
+        .collect();
+    for (uid, gid) in [(0, 0), (1000, 1000)] {
+        let id = isolated.session(json!({ "uid": uid, "gid": gid })).await;
+        let output = isolated.output_of(&id, &code).await;
+        assert_eq!(output, refused.join("|"), "uid {uid}");
+        isolated.delete(&id).await;
+    }
 }
