@@ -63,8 +63,9 @@ pub const FINISHED_FILES: usize = 256;
 pub const STREAM_WRITE: usize = 256 << 10;
 /// Output converted to events at once.
 pub const WRITE_SLICE: usize = 4 << 10;
-/// A line up to this length is one event; a longer one is split.
-pub const LINE: usize = 64 << 20;
+/// A line up to this length is one event; a longer one is several. The official SDK in Go reads events
+/// of up to 4 MiB.
+pub const LINE: usize = 3 << 20;
 /// Incomplete lines of all streams together; above it they are split early.
 pub const PARTIAL_LINES: usize = 256 << 20;
 /// Also at most this fraction (one in N) of the sandbox's memory.

@@ -11,7 +11,7 @@ use bytes::{Buf, BytesMut};
 use osb_protocol::execd::event::{Event, EventKind};
 use serde_json::{Value, json};
 
-/// Longest accepted line: output lines may have 64 MiB, and grow when they are escaped.
+/// Longest accepted line: other daemons may send a whole line of output, which grows when it is escaped.
 pub const FRAME_MAX: usize = 128 * 1024 * 1024;
 
 /// A line does not end within as many bytes as the parser allows.

@@ -2,7 +2,8 @@
 //!
 //! `\n`, `\r` and `\r\n` end a line and are stripped. A blank line becomes the text `"\n"`. An
 //! incomplete line waits for its end. The texts do not depend on how the output was cut into
-//! chunks.
+//! chunks, unless a line is too long, or there is no memory for it: it then becomes several texts,
+//! which joined are the line. None of them ends within a character.
 
 use std::sync::{
     Arc,
@@ -103,6 +104,8 @@ pub(crate) struct Lines {
     after_return: bool,
     /// Output after the incomplete line was dropped.
     cut_off: bool,
+    /// The beginning of the current line was passed on already.
+    continued: bool,
     max: usize,
 }
 
@@ -116,6 +119,7 @@ impl Lines {
             partial: HeldLine::new(budget),
             after_return: false,
             cut_off: false,
+            continued: false,
             max,
         }
     }
@@ -124,6 +128,7 @@ impl Lines {
     pub(crate) fn cut_off(&mut self) {
         self.cut_off = true;
         self.after_return = false;
+        self.continued = false;
     }
 
     /// Splits a chunk and passes complete lines to `line`. Returns early with a line that was held
@@ -145,12 +150,18 @@ impl Lines {
         while let Some(at) = memchr::memchr2(b'\n', b'\r', chunk) {
             let whole = self.partial.is_empty();
             if whole {
-                line(if at == 0 { BLANK } else { &chunk[..at] });
+                match at {
+                    // The end of a long line.
+                    0 if self.continued => {}
+                    0 => line(BLANK),
+                    _ => line(&chunk[..at]),
+                }
                 chunk.advance(at);
             } else if let Some(cut) = self.hold(chunk, at) {
                 return Some(cut);
             }
             self.skip_line_end(chunk);
+            self.continued = false;
             if !whole {
                 return self.flush();
             }
@@ -158,8 +169,13 @@ impl Lines {
         let rest = chunk.len();
         let cut = self.hold(chunk, rest);
         if cut.is_none() && !chunk.is_empty() {
-            // The budget is used up.
-            line(chunk);
+            // The budget is used up. The few bytes of an incomplete character are held all the same.
+            let end = chunk.len() - incomplete(chunk).present;
+            if end > 0 {
+                line(&chunk[..end]);
+                self.continued = true;
+            }
+            self.partial.text.extend_from_slice(&chunk[end..]);
             chunk.clear();
         }
         cut
@@ -186,15 +202,60 @@ impl Lines {
     /// Moves `len` bytes from the front of a chunk to the incomplete line. Returns the line when it
     /// cannot grow further. Changes nothing if there is neither a line nor room for one.
     fn hold(&mut self, chunk: &mut Bytes, len: usize) -> Option<HeldLine> {
-        let taken = len.min(self.max - self.partial.len());
-        if taken > 0 && self.partial.reserve(taken, self.max) {
-            self.partial.text.extend_from_slice(&chunk[..taken]);
-            chunk.advance(taken);
-            if taken == len {
-                return None;
-            }
+        let fits = len.min(self.max.saturating_sub(self.partial.len()));
+        let mut taken = 0;
+        if fits > 0 && self.partial.reserve(fits, self.max) {
+            self.partial.text.extend_from_slice(&chunk[..fits]);
+            taken = fits;
         }
-        if len > 0 { self.flush() } else { None }
+        // The line may be cut here, but not within a character, whose rest needs no room.
+        let missing = incomplete(&self.partial).missing;
+        let rest = chunk[taken..len].iter().take(missing);
+        let rest = rest.take_while(|byte| is_continuation(**byte)).count();
+        let end = taken + rest;
+        self.partial.text.extend_from_slice(&chunk[taken..end]);
+        chunk.advance(end);
+        if end == len {
+            return None;
+        }
+        let cut = self.flush();
+        self.continued |= cut.is_some();
+        cut
+    }
+}
+
+/// A character of UTF-8 at the end of a text that lacks bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Incomplete {
+    /// Bytes of it in the text.
+    present: usize,
+    /// Bytes that it lacks.
+    missing: usize,
+}
+
+fn is_continuation(byte: u8) -> bool {
+    byte & 0xC0 == 0x80
+}
+
+/// Finds an incomplete character at the end of a text. By default there is none.
+fn incomplete(text: &[u8]) -> Incomplete {
+    let mut last_first = text.iter().rev().take(3);
+    let Some(after) = last_first.position(|byte| !is_continuation(*byte)) else {
+        return Incomplete::default();
+    };
+    let present = after + 1;
+    let whole = match text[text.len() - present] {
+        0xC2..=0xDF => 2,
+        0xE0..=0xEF => 3,
+        0xF0..=0xF4 => 4,
+        _ => 1,
+    };
+    match whole > present {
+        true => Incomplete {
+            present,
+            missing: whole - present,
+        },
+        false => Incomplete::default(),
     }
 }
 
@@ -205,7 +266,15 @@ mod tests {
     use super::*;
 
     fn texts<'a>(chunks: impl IntoIterator<Item = &'a [u8]>, max: usize) -> Vec<String> {
-        let budget = Arc::new(Budget::new(None));
+        texts_within(Budget::new(None), chunks, max)
+    }
+
+    fn texts_within<'a>(
+        budget: Budget,
+        chunks: impl IntoIterator<Item = &'a [u8]>,
+        max: usize,
+    ) -> Vec<String> {
+        let budget = Arc::new(budget);
         let mut lines = Lines::with_max(max, Arc::clone(&budget));
         let texts = std::cell::RefCell::new(Vec::new());
         let push = |text: &[u8]| {
@@ -299,7 +368,55 @@ mod tests {
         assert_eq!(seen, [b"no room".to_vec()]);
     }
 
+    #[test]
+    fn the_end_of_a_long_line_is_no_blank_line() {
+        for (chunks, want) in [
+            (&["abcdef", "\n"][..], &["abc", "def"][..]),
+            (&["abcd", "ef\n\ng"], &["abc", "def", "\n", "g"]),
+            (&["abc", "def", "\r", "\nx"], &["abc", "def", "x"]),
+            (&["abcdef", "g\n"], &["abc", "def", "g"]),
+        ] {
+            let bytes = || chunks.iter().map(|chunk| chunk.as_bytes());
+            assert_eq!(texts(bytes(), 3), want, "{chunks:?}");
+            let none = texts_within(Budget::new(Some(0)), bytes(), 3);
+            assert_eq!(none.concat(), want.concat(), "{chunks:?}");
+        }
+    }
+
+    #[test]
+    fn no_character_is_split() {
+        let text = "aä€😀".repeat(3);
+        for max in 1..12 {
+            for len in 1..12 {
+                for memory in [None, Some(0), Some(8 * limits::PARTIAL_LINES_PART)] {
+                    let chunks = text.as_bytes().chunks(len);
+                    let parts = texts_within(Budget::new(memory), chunks, max);
+                    assert_eq!(parts.concat(), text, "{max} {len} {memory:?}: {parts:?}");
+                }
+            }
+        }
+        // Bytes that are no text are bounded as well.
+        let odd = [0x80; 50];
+        let parts = texts(odd.chunks(1), 10);
+        assert_eq!(parts.len(), 5, "{parts:?}");
+    }
+
     proptest! {
+        #[test]
+        fn the_parts_of_lines_joined_are_the_lines(
+            text in "[aä€😀\r\n]{0,30}",
+            cuts in proptest::collection::vec(0usize..90, 0..6),
+            max in 1usize..10,
+            memory in proptest::option::of(0u64..40),
+        ) {
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
+            cuts.extend([0, text.len()]);
+            cuts.sort_unstable();
+            let chunks = cuts.windows(2).map(|cut| &text.as_bytes()[cut[0]..cut[1]]);
+            let parts = texts_within(Budget::new(memory), chunks, max);
+            prop_assert_eq!(parts.concat(), whole(&text).concat());
+        }
+
         #[test]
         fn texts_do_not_depend_on_chunks(
             text in "[a\r\n]{0,30}",

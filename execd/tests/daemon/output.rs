@@ -33,14 +33,37 @@ async fn a_long_line_is_one_event() {
 }
 
 #[tokio::test]
+async fn a_line_above_three_mebibytes_is_several_events() {
+    const MOST: usize = 3 << 20;
+    let daemon = daemon();
+    for len in [MOST - 1, MOST, MOST + 1, 2 * MOST, 2 * MOST + 1] {
+        let text = format!("head -c {len} /dev/zero | tr '\\0' x; echo; echo; echo end");
+        let events = daemon.run(json!({ "command": text })).await;
+        let lines = texts(&events, EventKind::Stdout);
+        let (long, rest) = lines.split_at(len.div_ceil(MOST));
+        assert_eq!(rest, ["\n", "end"], "{len}");
+        assert!(long.iter().all(|part| part.len() <= MOST), "{len}");
+        assert!(long.concat().len() == len, "{len}");
+    }
+    // Of nine bytes, so that a part of equal length would end within a character.
+    let text = "yes 'ä€😀' | tr -d '\\n' | head -c 9000000 >&2";
+    let events = daemon.run(json!({ "command": text })).await;
+    let parts = texts(&events, EventKind::Stderr);
+    assert_eq!(parts.len(), 3);
+    assert!(parts.iter().all(|part| part.len() <= MOST + 3));
+    assert!(parts.concat() == "ä€😀".repeat(1_000_000));
+}
+
+#[tokio::test]
 async fn a_long_line_is_not_escaped_in_memory() {
     const LEN: usize = 8 << 20;
     let daemon = daemon();
     let text = format!("head -c {LEN} /dev/zero");
     let events = daemon.run(json!({ "command": text })).await;
     let lines = texts(&events, EventKind::Stdout);
-    assert_eq!(lines.len(), 1);
-    assert!(lines[0].len() == LEN && lines[0].bytes().all(|byte| byte == 0));
+    let lengths: Vec<_> = lines.iter().map(|line| line.len()).collect();
+    assert_eq!(lengths, [3 << 20, 3 << 20, 2 << 20]);
+    assert!(lines.concat().bytes().all(|byte| byte == 0));
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
     let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let most = most.unwrap().trim().trim_end_matches(" kB");
