@@ -67,6 +67,9 @@ pub enum ApiError {
     /// The system does not support the operation.
     #[error("{0}")]
     NotSupported(String),
+    /// A feature of the contract that this release lacks.
+    #[error("{0}")]
+    NotImplemented(&'static str),
     /// Temporarily unavailable.
     #[error("{0}")]
     Unavailable(String),

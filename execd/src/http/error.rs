@@ -55,6 +55,7 @@ pub(crate) fn status_and_code(error: &ApiError) -> (StatusCode, &'static str) {
         }
         ApiError::System(_) => (StatusCode::INTERNAL_SERVER_ERROR, code::RUNTIME_ERROR),
         ApiError::NotSupported(_) => (StatusCode::SERVICE_UNAVAILABLE, code::NOT_SUPPORTED),
+        ApiError::NotImplemented(_) => (StatusCode::NOT_IMPLEMENTED, code::NOT_SUPPORTED),
         ApiError::Unavailable(_) | ApiError::Busy(_) => {
             (StatusCode::SERVICE_UNAVAILABLE, code::SERVICE_UNAVAILABLE)
         }

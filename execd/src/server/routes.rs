@@ -6,7 +6,7 @@ use axum::{
     extract::Request,
     middleware::{Next, from_fn, from_fn_with_state},
     response::Response,
-    routing::{delete, get, post},
+    routing::{get, post},
 };
 use osb_service::request_body;
 
@@ -15,8 +15,8 @@ use super::{
     guard::{Rules, guard},
 };
 use crate::{
-    app::App, command::api as command, file, file_worker, history, http::not_found, isolated,
-    metrics, ports, proxy, pty, runtime_init, session, tunnel,
+    app::App, command::api as command, error::ApiError, file, file_worker, history,
+    http::not_found, isolated, metrics, ports, proxy, pty, runtime_init, session, tunnel,
 };
 
 /// Router with all routes behind the guard.
@@ -29,7 +29,16 @@ pub fn router(app: App, token: Token) -> Router {
     Router::new()
         .route("/ping", get(ping))
         .route("/command", post(command::start).delete(command::stop))
-        .route("/code", delete(command::stop))
+        .route("/code", post(no_code_contexts).delete(command::stop))
+        .route("/code/context", post(no_code_contexts))
+        .route(
+            "/code/contexts",
+            get(no_code_contexts).delete(no_code_contexts),
+        )
+        .route(
+            "/code/contexts/{contextId}",
+            get(no_code_contexts).delete(no_code_contexts),
+        )
         .route("/command/status/{id}", get(command::status))
         .route("/command/{id}/logs", get(command::logs))
         .route("/command/{id}/events", get(command::events))
@@ -58,3 +67,11 @@ async fn read_or_close(request: Request, next: Next) -> Response {
 
 /// Handles `GET /ping`: 200 without a body.
 async fn ping() {}
+
+/// Handles the routes of code contexts (contract: execd §7), which do not exist yet: clients parse
+/// errors as JSON, and a 404 would mean an unknown context.
+async fn no_code_contexts() -> ApiError {
+    ApiError::NotImplemented(
+        "code contexts are not available in this release; run code with POST /command or in a session",
+    )
+}

@@ -249,3 +249,34 @@ async fn half_a_surrogate_pair_in_json_is_a_replacement_character() {
     let events = events(&answer.body);
     assert_eq!(texts(&events, EventKind::Stdout), ["cut \u{fffd}"]);
 }
+
+#[tokio::test]
+async fn routes_of_missing_features_say_so() {
+    let daemon = daemon();
+    for (method, path) in [
+        (Method::POST, "/code"),
+        (Method::POST, "/code/context"),
+        (Method::GET, "/code/contexts"),
+        (Method::GET, "/code/contexts?language=python"),
+        (Method::DELETE, "/code/contexts?language=python"),
+        (Method::GET, "/code/contexts/an-id"),
+        (Method::DELETE, "/code/contexts/an-id"),
+    ] {
+        let body = json!({ "code": "1", "language": "python" }).to_string();
+        let answer = Answer::of(daemon.send(method.clone(), path, &[], body).await).await;
+        assert_eq!(answer.status, 501, "{method} {path}");
+        assert_eq!(answer.code(), "NOT_SUPPORTED", "{method} {path}");
+        assert!(answer.text().contains("code contexts"), "{}", answer.text());
+    }
+    // The same through execd's own proxy, which the addresses of sandboxes contain.
+    let path = format!("/proxy/{}/code/contexts", daemon.port());
+    let answer = daemon.get(&path).await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.code().as_str()),
+        (501, "NOT_SUPPORTED")
+    );
+    // Unknown addresses, and the interrupt, are not among them.
+    assert_eq!(daemon.get("/code").await.status, 404);
+    assert_eq!(daemon.get("/code/other").await.status, 404);
+    assert_eq!(daemon.delete("/code").await.code(), "MISSING_QUERY");
+}
