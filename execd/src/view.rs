@@ -28,13 +28,17 @@ pub(crate) struct View {
 /// Overlay of the view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Part {
+    /// As in the request for the session.
     pub(crate) path: PathBuf,
+    /// Where the path led when the session was created.
+    pub(crate) real: PathBuf,
     pub(crate) readonly: bool,
 }
 
 impl View {
     /// Finds the overlay of a path by its components only. Also returns the path, absolute and
-    /// normalised. A relative path lies in the first overlay.
+    /// normalised, and with the place of an overlay instead of its path. A relative path lies in the
+    /// first overlay.
     ///
     /// # Errors
     /// 400 when no overlay contains the path.
@@ -50,12 +54,18 @@ impl View {
     ) -> ApiResult<(usize, PathBuf)> {
         kernel_path::must_name_something(given)?;
         let mut clean = match self.overlays.first() {
-            Some(first) if !given.as_bytes().starts_with(b"/") => first.path.clone(),
+            Some(first) if !given.as_bytes().starts_with(b"/") => first.real.clone(),
             _ => PathBuf::from("/"),
         };
         for component in Path::new(given).components() {
             match component {
-                Component::Normal(name) => clean.push(name),
+                Component::Normal(name) => {
+                    clean.push(name);
+                    let overlay = self.overlays.iter().find(|part| part.path == clean);
+                    if let Some(overlay) = overlay {
+                        clean.clone_from(&overlay.real);
+                    }
+                }
                 Component::ParentDir => match above(&clean) {
                     Some(above) => clean = above,
                     None => _ = clean.pop(),
@@ -63,8 +73,8 @@ impl View {
                 _ => {}
             }
         }
-        let within = |(_, part): &(usize, &Part)| clean.starts_with(&part.path);
-        let deepest = |(_, part): &(usize, &Part)| part.path.components().count();
+        let within = |(_, part): &(usize, &Part)| clean.starts_with(&part.real);
+        let deepest = |(_, part): &(usize, &Part)| part.real.components().count();
         let found = self
             .overlays
             .iter()
@@ -88,10 +98,14 @@ impl View {
             return Err(ApiError::ReadOnly(overlay));
         }
         let unreadable = |error: io::Error| ApiError::file(&path, &error);
-        let root = part.path.canonicalize().map_err(unreadable)?;
-        let inside = |real: &Path| real.starts_with(&root);
-        if path == part.path {
-            return Ok(path);
+        // The overlay may have been moved away, with a link in its place.
+        let inside = |real: &Path| real.starts_with(&part.real);
+        if path == part.real {
+            let real = path.canonicalize().map_err(unreadable)?;
+            return match real == part.real {
+                true => Ok(path),
+                false => Err(outside(given)),
+            };
         }
         // A missing entry cannot be a link, but its parents can.
         let above = path.ancestors().skip(1);
@@ -128,6 +142,7 @@ mod tests {
     fn view(paths: &[(&Path, bool)], writes: bool) -> View {
         let part = |(path, readonly): &(&Path, bool)| Part {
             path: path.to_path_buf(),
+            real: path.canonicalize().unwrap_or_else(|_| path.to_path_buf()),
             readonly: *readonly,
         };
         View {
@@ -192,6 +207,57 @@ mod tests {
         assert_eq!(parent, real.join("one/x"), "as the kernel has it");
         writable.follows = false;
         assert_eq!(status(&writable, "out"), 200, "the link itself is inside");
+    }
+
+    #[test]
+    fn an_overlay_is_where_its_path_led_first() {
+        let place = tempfile::tempdir().unwrap();
+        let real = place.path().canonicalize().unwrap();
+        let at = |name: &str| real.join(name);
+        for name in ["w/dir", "elsewhere/dir"] {
+            fs::create_dir_all(at(name)).unwrap();
+            fs::write(at(name).join("../file"), "").unwrap();
+        }
+        symlink("dir", at("w/deep")).unwrap();
+        symlink("w", at("link")).unwrap();
+        let view = view(&[(&at("link"), false)], true);
+        let resolve = |path: &str| view.resolve(path.as_ref());
+        let own = at("link").display().to_string();
+        let check = || {
+            for (path, place) in [
+                ("file", "w/file"),
+                ("new", "w/new"),
+                ("deep/../file", "w/file"),
+                (format!("{own}/file").as_str(), "w/file"),
+                (format!("{own}/deep/../file").as_str(), "w/file"),
+                (at("w/file").to_str().unwrap(), "w/file"),
+                (own.as_str(), "w"),
+                (".", "w"),
+            ] {
+                assert_eq!(resolve(path), Ok(at(place)), "{path}");
+            }
+            assert!(resolve(&format!("{own}/../elsewhere/file")).is_err());
+        };
+        check();
+        fs::remove_file(at("link")).unwrap();
+        symlink("elsewhere", at("link")).unwrap();
+        check();
+        fs::rename(at("w"), at("moved")).unwrap();
+        symlink("elsewhere", at("w")).unwrap();
+        for path in ["file", "new", ".", &own] {
+            assert!(resolve(path).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_read_only_overlay_is_not_changed() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().to_owned();
+        fs::write(root.join("file"), "").unwrap();
+        let status = |view: &View, text: &str| match view.resolve(text.as_ref()) {
+            Ok(_) => 200,
+            Err(error) => status_and_code(&error).0.as_u16(),
+        };
         let readonly = view(&[(&root, true)], true);
         assert_eq!(status(&readonly, "file"), 403);
         assert_eq!(status(&view(&[(&root, true)], false), "file"), 200);

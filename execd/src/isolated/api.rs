@@ -103,7 +103,8 @@ async fn create(State(isolation): State<Isolation>, request: Request) -> ApiResu
         upper_root: config.upper_root.clone(),
         outside,
     };
-    let wanted = blocking(move || wanted.make_directories().map(|()| wanted)).await?;
+    let upper_root = config.upper_root.clone();
+    let wanted = blocking(move || wanted.make_directories(&upper_root)).await?;
     // A session that was started is listed, whether or not the client waits for it.
     let task = isolation.clone();
     let started = isolation

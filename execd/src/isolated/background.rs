@@ -122,7 +122,7 @@ async fn begin(
     let link = session.link().await.ok_or(RunError::Lost)?;
     let before = session.state();
     let mut order = code.order(session, before.is_some(), false);
-    order.writable = Some(session.wanted.overlays[0].path.clone());
+    order.writable = Some(session.wanted.overlays[0].real.clone());
     let states = States {
         before: before.as_deref(),
         after: None,

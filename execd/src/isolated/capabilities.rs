@@ -61,9 +61,11 @@ async fn attempt(isolation: &Isolation, userns: bool) -> Result<(), String> {
     let plan = Plan {
         overlays: PLACES
             .iter()
-            .find(|place| Path::new(place).is_dir())
+            .filter_map(|place| Path::new(place).canonicalize().ok())
+            .find(|place| place.is_dir())
             .map(|place| Overlay {
-                path: place.into(),
+                asked: place.clone(),
+                path: place,
                 mode: Mode::InMemory,
             })
             .into_iter()

@@ -39,8 +39,9 @@ async fn of(session: &Session) -> ApiResult<IsolatedDiff> {
     let opaque = opaque(session.wanted.userns);
     blocking(move || {
         let mut found = IsolatedDiff::default();
-        for (path, slot) in slots {
-            diff::diff(&slot.upper, &path, opaque, &mut found).map_err(|error| {
+        for (overlay, slot) in slots {
+            let (path, lower) = (&overlay.path, &overlay.real);
+            diff::diff(&slot.upper, lower, path, opaque, &mut found).map_err(|error| {
                 ApiError::runtime(format!("error comparing {}: {error}", path.display()))
             })?;
         }
@@ -115,7 +116,9 @@ async fn settled(isolation: &Isolation, session: &Arc<Session>, what: What) -> A
             if what == What::Commit {
                 slots
                     .iter()
-                    .try_for_each(|(path, slot)| commit::apply(&slot.upper, path, opaque))
+                    .try_for_each(|(overlay, slot)| {
+                        commit::apply(&slot.upper, &overlay.real, opaque)
+                    })
                     .map_err(failed)?;
             }
             // Cleared only after everything was applied, so that the commit can be retried.

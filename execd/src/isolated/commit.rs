@@ -15,9 +15,9 @@ use std::{
 
 use rustix::{
     fs::{
-        AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, chownat,
-        fchmod, fchown, fgetxattr, futimens, makedev, mkdirat, mknodat, openat, readlinkat,
-        renameat, statat, symlinkat, unlinkat, utimensat,
+        AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, Uid,
+        chownat, fchmod, fchown, fgetxattr, futimens, makedev, mkdirat, mknodat, openat, openat2,
+        readlinkat, renameat, statat, symlinkat, unlinkat, utimensat,
     },
     io::Errno,
 };
@@ -29,9 +29,12 @@ use crate::removal::{Closed, DIRECTORY, names, remove_at};
 /// lower ones. Owner and mode of the two directories themselves
 /// are excluded: the kernel took them from the session.
 pub(super) fn apply(upper: &Path, lower: &Path, opaque: &'static str) -> io::Result<()> {
-    let open = |path: &Path| openat(CWD, path, DIRECTORY, Mode::empty());
+    let upper = openat(CWD, upper, DIRECTORY, Mode::empty())?;
+    // Its path was resolved before, and a process may have put a link there since.
+    let links = ResolveFlags::NO_SYMLINKS;
+    let lower = openat2(CWD, lower, DIRECTORY, Mode::empty(), links)?;
     let commit = Commit { opaque };
-    deep(|| commit.directory(&open(upper)?, &open(lower)?, false, 0))?
+    deep(|| commit.directory(&upper, &lower, false, 0))?
 }
 
 /// How a session's changes are read.

@@ -3,8 +3,11 @@
 
 use std::{
     fs, io,
-    os::unix::fs::{FileTypeExt, MetadataExt},
-    path::Path,
+    os::{
+        fd::AsRawFd,
+        unix::fs::{FileTypeExt, MetadataExt},
+    },
+    path::{Path, PathBuf},
 };
 
 use osb_protocol::execd::{
@@ -12,18 +15,21 @@ use osb_protocol::execd::{
     isolated::{ChangeKind, IsolatedChange, IsolatedDiff},
 };
 
-use super::overlay::{check_depth, deep, is_opaque, is_whiteout};
+use super::overlay::{check_depth, deep, is_opaque, is_whiteout, open_resolved};
 use crate::limits;
 
-/// Adds the changes of one overlay, sorted by path.
+/// Adds the changes of one overlay, sorted by path. `shown` is its path in the session.
 pub(super) fn diff(
     upper: &Path,
     lower: &Path,
+    shown: &Path,
     opaque: &'static str,
     to: &mut IsolatedDiff,
 ) -> io::Result<()> {
+    let held = open_resolved(lower)?;
+    let lower = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
     let mut diff = Diff { opaque, to };
-    deep(|| diff.directory(upper, Some(lower), lower, 0))?
+    deep(|| diff.directory(upper, Some(&lower), shown, 0))?
 }
 
 /// A comparison under way.

@@ -4,9 +4,14 @@
 use std::{
     fs::Metadata,
     io,
-    os::unix::fs::{FileTypeExt, MetadataExt},
+    os::{
+        fd::OwnedFd,
+        unix::fs::{FileTypeExt, MetadataExt},
+    },
     path::Path,
 };
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 
 /// Levels of directories that are compared and applied. Programs choose how deep they nest them.
 const LEVELS: usize = 200;
@@ -46,6 +51,16 @@ pub(super) fn check_depth(depth: usize) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     Ok(())
+}
+
+/// Opens the directory below an overlay, whose path was resolved before, as a place. Links on the path
+/// are not followed: a process may have put them there since.
+///
+/// # Errors
+/// `ELOOP` for a link.
+pub(super) fn open_resolved(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
 }
 
 /// Whether an entry marks a deletion.

@@ -31,7 +31,10 @@ pub(super) struct Plan {
 /// Overlay of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Overlay {
+    /// Its place, without links.
     pub(super) path: PathBuf,
+    /// The path in the request, which may lead there through links.
+    pub(super) asked: PathBuf,
     pub(super) mode: Mode,
 }
 

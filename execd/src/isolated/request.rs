@@ -35,7 +35,10 @@ pub(super) struct SessionSpec {
 /// Validated overlay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Overlay {
+    /// As in the request.
     pub(super) path: PathBuf,
+    /// Where the path led when the session was created. No link is followed on it later.
+    pub(super) real: PathBuf,
     pub(super) kind: Kind,
 }
 
@@ -97,22 +100,9 @@ impl SessionSpec {
             }
         };
         let (binds, extra_writable, bound) = bound(&request.extra_writable, request.binds, config)?;
-        for overlay in &overlays {
-            if overlay.path.starts_with(&config.upper_root) {
-                let message = format!("overlays: path {:?} belongs to execd", overlay.path);
-                return Err(refused(message));
-            }
-            // The kernel cannot mount an overlay over a directory that contains its layers.
-            if matches!(overlay.kind, Kind::Overlay { .. })
-                && config.upper_root.starts_with(&overlay.path)
-            {
-                let message = format!(
-                    "overlays: path {:?} holds what overlays write",
-                    overlay.path
-                );
-                return Err(refused(message));
-            }
-        }
+        overlays
+            .iter()
+            .try_for_each(|overlay| overlay.check(&config.upper_root))?;
         let (uid, gid) = (request.uid.unwrap_or(own.0), request.gid.unwrap_or(own.1));
         let single = (mounts.len() == 1).then(|| mounts[0].clone());
         let echo = NewIsolatedSession {
@@ -144,23 +134,61 @@ impl SessionSpec {
         })
     }
 
-    /// Creates the directories of the overlays.
+    /// Creates the directories of the overlays, and resolves the links in their paths. `upper_root`
+    /// holds what overlays write.
     ///
     /// # Errors
-    /// 500 when one cannot be created.
-    pub(super) fn make_directories(&self) -> ApiResult<()> {
-        for overlay in &self.overlays {
+    /// 500 when one cannot be created; 400 when one leads to a place of execd or of the session, or
+    /// to another one.
+    pub(super) fn make_directories(mut self, upper_root: &Path) -> ApiResult<Self> {
+        let root = upper_root.canonicalize();
+        let root = root.unwrap_or_else(|_| upper_root.to_owned());
+        let mut made: Vec<PathBuf> = Vec::new();
+        for overlay in &mut self.overlays {
             let path = &overlay.path;
-            let made = fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o755)
-                .create(path);
-            made.map_err(|error| {
+            let failed = |error| {
                 ApiError::runtime(format!("overlays: cannot make {}: {error}", path.display()))
-            })?;
+            };
+            let mut directories = fs::DirBuilder::new();
+            directories.recursive(true).mode(0o755);
+            directories.create(path).map_err(failed)?;
+            overlay.real = path.canonicalize().map_err(failed)?;
+            overlay.check(&root)?;
+            if made.contains(&overlay.real) {
+                return Err(duplicate(&overlay.path));
+            }
+            made.push(overlay.real.clone());
+        }
+        Ok(self)
+    }
+}
+
+impl Overlay {
+    /// Checks its place. `upper_root` holds what overlays write.
+    ///
+    /// # Errors
+    /// 400 when it belongs to execd or to the session.
+    fn check(&self, upper_root: &Path) -> ApiResult<()> {
+        let (path, real) = (&self.path, &self.real);
+        if real == Path::new("/") || ["/proc", "/dev"].iter().any(|own| real.starts_with(own)) {
+            let message = format!("overlays: path {path:?} belongs to the session itself");
+            return Err(ApiError::invalid(message));
+        }
+        if real.starts_with(upper_root) {
+            let message = format!("overlays: path {path:?} belongs to execd");
+            return Err(refused(message));
+        }
+        // The kernel cannot mount an overlay over a directory that contains its layers.
+        if matches!(self.kind, Kind::Overlay { .. }) && upper_root.starts_with(real) {
+            let message = format!("overlays: path {path:?} holds what overlays write");
+            return Err(refused(message));
         }
         Ok(())
     }
+}
+
+fn duplicate(path: &Path) -> ApiError {
+    ApiError::invalid(format!("overlays: duplicate path {path:?}"))
 }
 
 fn refused(message: impl Into<String>) -> ApiError {
@@ -190,19 +218,8 @@ fn overlays(request: &NewIsolatedSession) -> ApiResult<(Vec<Mount>, Vec<Overlay>
             return Err(ApiError::invalid(message));
         }
         let path = PathBuf::from(text);
-        if ["/", "/proc", "/dev"]
-            .iter()
-            .any(|place| path == Path::new(place))
-            || path.starts_with("/proc")
-            || path.starts_with("/dev")
-        {
-            let message = format!("overlays: path {text:?} belongs to the session itself");
-            return Err(ApiError::invalid(message));
-        }
         if made.iter().any(|other| other.path == path) {
-            return Err(ApiError::invalid(format!(
-                "overlays: duplicate path {text:?}"
-            )));
+            return Err(duplicate(&path));
         }
         let (mode, kind) = match mount.mode.as_deref() {
             None | Some("" | "overlay") => {
@@ -230,7 +247,8 @@ fn overlays(request: &NewIsolatedSession) -> ApiResult<(Vec<Mount>, Vec<Overlay>
             mode: Some(mode.to_owned()),
             persist,
         });
-        made.push(Overlay { path, kind });
+        let real = path.clone();
+        made.push(Overlay { path, real, kind });
     }
     if made.is_empty() {
         return Err(ApiError::invalid("workspace or overlays is required"));
@@ -479,6 +497,62 @@ mod tests {
             assert_eq!((status, found.as_str()), (400, code), "{text}");
             assert!(reported.contains(message), "{text}: {reported}");
         }
+    }
+
+    #[test]
+    fn links_to_overlays_are_resolved_once_and_checked() {
+        let place = tempfile::tempdir().unwrap();
+        let real = place.path().canonicalize().unwrap();
+        let at = |name: &str| real.join(name);
+        fs::create_dir_all(at("uppers/session")).unwrap();
+        fs::create_dir_all(at("other")).unwrap();
+        for (link, to) in [
+            ("plain", "other"),
+            ("proc", "/proc/sys"),
+            ("root", "/"),
+            ("dev", "/dev"),
+            ("own", "uppers/session"),
+            ("above", "."),
+        ] {
+            symlink(to, at(link)).unwrap();
+        }
+        symlink("uppers", at("link-to-uppers")).unwrap();
+        let config = IsolationConfig {
+            upper_root: at("link-to-uppers"),
+            ..IsolationConfig::default()
+        };
+        let made = |paths: &[&str]| {
+            let mounts = paths
+                .iter()
+                .map(|path| serde_json::json!({ "path": at(path) }));
+            let text = serde_json::json!({ "overlays": mounts.collect::<Vec<_>>() });
+            let wanted = wanted(&text.to_string(), &config).unwrap();
+            let made = wanted.make_directories(&config.upper_root);
+            made.map(|made| {
+                made.overlays
+                    .into_iter()
+                    .map(|one| one.real)
+                    .collect::<Vec<_>>()
+            })
+            .map_err(|error| error.to_string())
+        };
+        assert_eq!(made(&["plain"]), Ok(vec![at("other")]));
+        assert_eq!(made(&["plain/new"]), Ok(vec![at("other/new")]));
+        for (link, why) in [
+            ("proc", "belongs to the session itself"),
+            ("root", "belongs to the session itself"),
+            ("dev", "belongs to the session itself"),
+            ("own", "belongs to execd"),
+            ("above", "holds what overlays write"),
+        ] {
+            let error = made(&[link]).unwrap_err();
+            assert!(
+                error.contains(why) && error.contains(link),
+                "{link}: {error}"
+            );
+        }
+        let error = made(&["other", "plain"]).unwrap_err();
+        assert!(error.contains("duplicate path"), "{error}");
     }
 
     #[test]

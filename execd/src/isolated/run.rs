@@ -69,7 +69,7 @@ impl Code {
             variables,
             search: session.variables.get("PATH").map(ToOwned::to_owned),
             envs: self.envs.clone(),
-            cwd: session.wanted.overlays[0].path.clone(),
+            cwd: session.wanted.overlays[0].real.clone(),
             restore,
             report,
             writable: None,

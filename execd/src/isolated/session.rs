@@ -33,7 +33,7 @@ use super::{
     link::{Link, StartError},
     plan::{self, Mode, Plan},
     record::Background,
-    request::{Kind, SessionSpec},
+    request::{Kind, Overlay, SessionSpec},
     shell,
     upper::{Owner, Slot, Upper},
 };
@@ -164,8 +164,8 @@ impl Session {
             gid: self.wanted.gid,
             userns: self.wanted.userns,
         };
-        for (path, slot) in self.slots() {
-            slot.prepare(&path, owner)?;
+        for (overlay, slot) in self.slots() {
+            slot.prepare(&overlay.real, owner)?;
         }
         let link = Link::start(base, &self.plan()).await?;
         self.link.send_replace(LinkState::Yes(Arc::new(link)));
@@ -176,7 +176,8 @@ impl Session {
         let wanted = &self.wanted;
         let mut slots = self.slots().into_iter();
         let overlays = wanted.overlays.iter().map(|overlay| plan::Overlay {
-            path: overlay.path.clone(),
+            path: overlay.real.clone(),
+            asked: overlay.path.clone(),
             mode: match overlay.kind {
                 Kind::Writable => Mode::Writable,
                 Kind::ReadOnly => Mode::ReadOnly,
@@ -209,7 +210,7 @@ impl Session {
     }
 
     /// Persistent overlays with their directories, in the order of the request.
-    pub(super) fn slots(&self) -> Vec<(PathBuf, Slot)> {
+    pub(super) fn slots(&self) -> Vec<(Overlay, Slot)> {
         let Some(upper) = &self.upper else {
             return Vec::new();
         };
@@ -220,7 +221,7 @@ impl Session {
             .filter(|overlay| overlay.kind == Kind::Overlay { persist: true });
         persistent
             .enumerate()
-            .map(|(index, overlay)| (overlay.path.clone(), upper.slot(index)))
+            .map(|(index, overlay)| (overlay.clone(), upper.slot(index)))
             .collect()
     }
 
@@ -459,8 +460,9 @@ impl Session {
 
     /// Paths that file requests may name.
     pub(super) fn view(&self, writes: bool, follows: bool) -> View {
-        let part = |overlay: &super::request::Overlay| Part {
+        let part = |overlay: &Overlay| Part {
             path: overlay.path.clone(),
+            real: overlay.real.clone(),
             readonly: overlay.kind == Kind::ReadOnly,
         };
         View {

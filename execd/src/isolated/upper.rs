@@ -6,9 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rustix::fs::fstat;
 use tracing::warn;
 use walkdir::WalkDir;
 
+use super::overlay::open_resolved;
 use crate::removal::{Closed, remove};
 
 /// Name that marks a directory as created by execd.
@@ -85,7 +87,7 @@ impl Slot {
             made => made?,
         }
         // The root of the merged view takes owner and mode from this directory.
-        let mode = fs::metadata(lower)?.mode() & 0o7777;
+        let mode = fstat(open_resolved(lower)?)?.st_mode & 0o7777;
         fs::set_permissions(&self.upper, fs::Permissions::from_mode(mode))?;
         if owner.userns {
             Ok(())

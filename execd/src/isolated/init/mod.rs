@@ -19,6 +19,7 @@ mod mounts;
 mod network;
 mod privileges;
 mod serve;
+mod trees;
 
 use std::{
     fs, io,

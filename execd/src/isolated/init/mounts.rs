@@ -9,8 +9,8 @@
 //!
 //! Everything happens in the session's mount namespace, so no mount has to be moved elsewhere:
 //! covered paths stay covered, because no process inside may unmount. Sources are passed to the
-//! kernel as descriptors, so no path needs quoting. Those of binds are opened without following links,
-//! because the path was checked before, and a process may have replaced a part of it since.
+//! kernel as descriptors, so no path needs quoting. They are opened without following links, because
+//! the paths were checked before, and a process may have replaced a part of them since.
 
 use std::{
     fmt::Display,
@@ -28,13 +28,19 @@ use rustix::{
     io::Errno,
     mount::{
         FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags,
-        MoveMountFlags, OpenTreeFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string,
-        fsmount, fsopen, mount, mount_bind, mount_change, move_mount, open_tree,
+        fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount,
+        mount_bind, mount_change,
     },
 };
 
-use super::Failure;
-use crate::isolated::plan::{Mode, Overlay, Plan, Refusal};
+use super::{
+    Failure,
+    trees::{held_tree, put, put_resolved, read_only, set_read_only, tree},
+};
+use crate::isolated::{
+    overlay::open_resolved,
+    plan::{Mode, Overlay, Plan, Refusal},
+};
 
 /// Devices of a session.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -80,6 +86,8 @@ const STAGE: &str = "/dev";
 struct Aside {
     tree: OwnedFd,
     path: PathBuf,
+    /// Whether the path has no links, since they were resolved before.
+    resolved: bool,
     directory: bool,
     readonly: bool,
     /// Member of the request.
@@ -137,11 +145,15 @@ pub(super) fn set_up(plan: &Plan) -> Result<Vec<String>, Failure> {
             Failure::new(Refusal::Missing, format!("{member}: {path}: {error}"))
         };
         make_point(&entry, plan).map_err(failure)?;
-        put(&entry.tree, &entry.path).map_err(|errno| failure(errno.into()))?;
         if entry.readonly {
-            read_only(&entry.path).map_err(no_mounts("make a mount read-only"))?;
+            // Before it has a path, which a process could change.
+            let tree = format!("/proc/self/fd/{}", entry.tree.as_raw_fd());
+            read_only(Path::new(&tree)).map_err(no_mounts("make a mount read-only"))?;
         }
+        let put = if entry.resolved { put_resolved } else { put };
+        put(&entry.tree, &entry.path).map_err(|errno| failure(errno.into()))?;
     }
+    repeat_links(plan).map_err(no_mounts("repeat a link to an overlay"))?;
     if let Some(root) = plan.upper_root.as_ref().filter(|root| root.is_dir()) {
         memory(root, "mode=0555,size=4k,nr_inodes=2").map_err(no_mounts("cover the uppers"))?;
     }
@@ -156,22 +168,6 @@ fn no_mounts<E: Display>(what: &'static str) -> impl Fn(E) -> Failure {
     move |error| Failure::new(Refusal::Namespaces, format!("cannot {what}: {error}"))
 }
 
-/// How a mount is copied: with its submounts.
-const TREE: OpenTreeFlags = OpenTreeFlags::OPEN_TREE_CLONE
-    .union(OpenTreeFlags::AT_RECURSIVE)
-    .union(OpenTreeFlags::OPEN_TREE_CLOEXEC);
-
-/// Copies the mount at a path, with its submounts.
-fn tree(path: impl AsRef<Path>) -> rustix::io::Result<OwnedFd> {
-    open_tree(CWD, path.as_ref(), TREE)
-}
-
-fn put(tree: &OwnedFd, path: &Path) -> rustix::io::Result<()> {
-    // A path may end in a link, as a workspace sometimes does.
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_SYMLINKS;
-    move_mount(tree, "", CWD, path, flags)
-}
-
 fn memory(path: impl AsRef<Path>, options: &str) -> rustix::io::Result<()> {
     let options = std::ffi::CString::new(options).expect("options are plain text");
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
@@ -182,9 +178,7 @@ fn memory(path: impl AsRef<Path>, options: &str) -> rustix::io::Result<()> {
 fn aside(plan: &Plan) -> Result<Vec<Aside>, Failure> {
     let mut staged = false;
     let lower = |overlay: &Overlay| {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        open(&overlay.path, flags, FileMode::empty())
-            .map_err(no_mounts("open an overlay's directory"))
+        open_resolved(&overlay.path).map_err(no_mounts("open an overlay's directory"))
     };
     let lowers = plan
         .overlays
@@ -195,7 +189,7 @@ fn aside(plan: &Plan) -> Result<Vec<Aside>, Failure> {
     for (index, (overlay, lower)) in plan.overlays.iter().zip(&lowers).enumerate() {
         let tree = match &overlay.mode {
             Mode::Writable | Mode::ReadOnly => {
-                tree(&overlay.path).map_err(no_mounts("bind an overlay"))?
+                held_tree(lower).map_err(no_mounts("bind an overlay"))?
             }
             Mode::OnDisk { upper, work } => layered(lower, upper, work, plan)?,
             Mode::InMemory => {
@@ -218,6 +212,7 @@ fn aside(plan: &Plan) -> Result<Vec<Aside>, Failure> {
         aside.push(Aside {
             tree,
             path: overlay.path.clone(),
+            resolved: true,
             directory: true,
             readonly: overlay.mode == Mode::ReadOnly,
             member: "overlays".to_owned(),
@@ -235,11 +230,11 @@ fn aside(plan: &Plan) -> Result<Vec<Aside>, Failure> {
             .map_err(|errno| missing(errno.into()))?;
         let kind = fstat(&source).map_err(|errno| missing(errno.into()))?;
         let directory = FileType::from_raw_mode(kind.st_mode) == FileType::Directory;
-        let flags = TREE | OpenTreeFlags::AT_EMPTY_PATH;
-        let tree = open_tree(&source, "", flags).map_err(|errno| missing(errno.into()))?;
+        let tree = held_tree(&source).map_err(|errno| missing(errno.into()))?;
         aside.push(Aside {
             tree,
             path: bound.dest.clone(),
+            resolved: false,
             directory,
             readonly: bound.readonly,
             member: bound.member.clone(),
@@ -310,9 +305,7 @@ fn make_point(entry: &Aside, plan: &Plan) -> io::Result<()> {
             ))
         };
     }
-    let fresh = |place: &str| entry.path.starts_with(place);
-    let own = fresh("/run") || (plan.own_tmp && fresh("/tmp"));
-    if !own {
+    if !is_own(&entry.path, plan) {
         return Err(io::Error::from(Errno::NOENT));
     }
     if entry.directory {
@@ -320,6 +313,28 @@ fn make_point(entry: &Aside, plan: &Plan) -> io::Result<()> {
     }
     entry.path.parent().map_or(Ok(()), fs::create_dir_all)?;
     fs::File::create_new(&entry.path).map(drop)
+}
+
+/// Whether a path is in a directory that the session has for itself.
+fn is_own(path: &Path, plan: &Plan) -> bool {
+    path.starts_with("/run") || (plan.own_tmp && path.starts_with("/tmp"))
+}
+
+/// Makes links to overlays again in the session's own directories, which cover those that clients
+/// name.
+fn repeat_links(plan: &Plan) -> io::Result<()> {
+    for Overlay { path, asked, .. } in &plan.overlays {
+        let covered = |other: &Overlay| asked.starts_with(&other.path);
+        if !is_own(asked, plan)
+            || plan.overlays.iter().any(covered)
+            || fs::symlink_metadata(asked).is_ok()
+        {
+            continue;
+        }
+        asked.parent().map_or(Ok(()), fs::create_dir_all)?;
+        symlink(path, asked)?;
+    }
+    Ok(())
 }
 
 /// Builds `/dev` with the entries that programs expect.
@@ -486,15 +501,6 @@ fn limit_processes(most: u32) -> Result<(), String> {
         .map_err(|error| format!("the count of processes is not bounded: {error}"))
 }
 
-/// Argument of `mount_setattr`.
-#[repr(C)]
-struct Attributes {
-    set: u64,
-    clear: u64,
-    propagation: u64,
-    user_namespace: u64,
-}
-
 /// Makes every mount read-only.
 fn read_only_everywhere() -> Result<(), Failure> {
     set_read_only(Path::new("/"), true).map_err(|error| {
@@ -504,41 +510,6 @@ fn read_only_everywhere() -> Result<(), Failure> {
         };
         no_mounts("make the root read-only")(format!("{error}{hint}"))
     })
-}
-
-/// Makes the mount at a path and its submounts read-only.
-fn read_only(path: &Path) -> rustix::io::Result<()> {
-    set_read_only(path, path != Path::new("/dev"))
-        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
-}
-
-#[expect(unsafe_code, reason = "no dependency offers this system call")]
-fn set_read_only(path: &Path, recursive: bool) -> io::Result<()> {
-    use std::os::unix::ffi::OsStrExt;
-    let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
-    let attributes = Attributes {
-        set: libc::MOUNT_ATTR_RDONLY,
-        clear: 0,
-        propagation: 0,
-        user_namespace: 0,
-    };
-    let flags = if recursive { libc::AT_RECURSIVE } else { 0 };
-    // SAFETY: both pointers are valid until the call returns, the second for the given number of
-    // bytes; the kernel only reads.
-    let done = unsafe {
-        libc::syscall(
-            libc::SYS_mount_setattr,
-            libc::AT_FDCWD,
-            path.as_ptr(),
-            flags,
-            &raw const attributes,
-            size_of::<Attributes>(),
-        )
-    };
-    match done {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 #[cfg(test)]

@@ -177,6 +177,129 @@ async fn a_bind_that_became_a_link_is_not_followed() {
     assert!(!outside.join("y").exists());
 }
 
+/// The place of an overlay is what its path led to when the session was created.
+#[tokio::test]
+async fn links_of_overlay_paths_are_resolved_once() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    // A session may have a `/tmp` of its own, where the links are its own as well.
+    for profile in ["strict", "balanced"] {
+        let place = isolated.place.path().canonicalize().unwrap().join(profile);
+        fs::create_dir(&place).unwrap();
+        resolved_once(&isolated, &place, profile).await;
+    }
+}
+
+async fn resolved_once(isolated: &Isolated, place: &Path, profile: &str) {
+    let at = |name: &str| place.join(name);
+    for name in ["over", "plain", "outside"] {
+        fs::create_dir(at(name)).unwrap();
+        fs::write(at(name).join("f"), name).unwrap();
+    }
+    let lead = |to: [&str; 2]| {
+        for (link, to) in ["link", "rw"].into_iter().zip(to) {
+            let _none_yet = fs::remove_file(at(link));
+            symlink(to, at(link)).unwrap();
+        }
+    };
+    lead(["over", "plain"]);
+    let body = json!({ "profile": profile, "overlays": [
+        { "path": at("link") },
+        { "path": at("rw"), "mode": "rw" },
+    ]});
+    let id = isolated.created(&body).await;
+    let path = format!("/v1/isolated/session/{id}");
+    let code = format!(
+        "pwd; cat f; echo; echo 1 > new; echo 1 > {}/one",
+        at("rw").display()
+    );
+    let output = isolated.output_of(&id, &code).await;
+    assert_eq!(output, format!("{}|over", at("over").display()));
+    let list = format!("{path}/directories/list?path={}", at("link").display());
+    let list = async || {
+        let listed = isolated.daemon.get(&list).await.json();
+        let entries = listed.as_array().unwrap().iter();
+        let path = |entry: &Value| entry["path"].as_str().unwrap().to_owned();
+        entries.map(path).collect::<Vec<_>>()
+    };
+    let shown_as = |name: &str| at("over").join(name).display().to_string();
+    assert_eq!(list().await, ["f", "new"].map(shown_as));
+
+    lead(["outside", "outside"]);
+    let shown = isolated.daemon.get(&format!("{path}/diff")).await.json();
+    let changed = shown["changes"][0]["path"].as_str().unwrap();
+    assert_eq!(changed, at("link/new").to_str().unwrap());
+    assert_eq!(isolated.settle(&id, "commit").await, 1);
+    assert_eq!(fs::read_to_string(at("over/new")).unwrap(), "1\n");
+    // The commit has mounted everything again.
+    let code = format!(
+        "pwd; cat f; echo; echo 2 > later; echo 2 > {}/two; cat {}/one",
+        at("plain").display(),
+        at("plain").display()
+    );
+    let output = isolated.output_of(&id, &code).await;
+    assert_eq!(output, format!("{}|over|1", at("over").display()));
+    assert!(at("plain/one").exists() && at("plain/two").exists());
+    assert_eq!(list().await, ["f", "later", "new"].map(shown_as));
+    assert_eq!(isolated.settle(&id, "commit").await, 1);
+    assert!(at("over/later").exists());
+    assert_eq!(fs::read_dir(at("outside")).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn an_overlay_that_became_a_link_is_not_followed() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let place = isolated.place.path();
+    let outside = place.join("outside");
+    fs::create_dir(&outside).unwrap();
+    for what in ["commit", "discard"] {
+        let work = place.join(what).join("deep");
+        fs::create_dir_all(&work).unwrap();
+        fs::create_dir_all(outside.join("deep")).unwrap();
+        let body = json!({ "overlays": [{ "path": work }] });
+        let id = isolated.created(&body).await;
+        isolated.output_of(&id, "echo x > file").await;
+        // A directory above the overlay's counts as well.
+        fs::rename(place.join(what), place.join("moved")).unwrap();
+        symlink(&outside, place.join(what)).unwrap();
+        let path = format!("/v1/isolated/session/{id}");
+        let done = isolated
+            .daemon
+            .post(&format!("{path}/{what}"), json!({}))
+            .await;
+        assert!(done.status.as_u16() >= 400, "{}", done.text());
+        let body = json!({ "code": "echo y > y" });
+        let _refused = isolated.daemon.post(&format!("{path}/run"), body).await;
+        assert_eq!(fs::read_dir(outside.join("deep")).unwrap().count(), 0);
+        fs::remove_dir_all(place.join("moved")).unwrap();
+    }
+}
+
+/// Paths that no session may cover are not reached through links either.
+#[tokio::test]
+async fn overlays_do_not_lead_to_places_of_execd_or_the_session() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let at = |name: &str| isolated.place.path().join(name);
+    symlink("/proc", at("proc")).unwrap();
+    symlink("uppers", at("own")).unwrap();
+    fs::create_dir_all(at("uppers")).unwrap();
+    for (link, mode, why) in [
+        ("proc", "rw", "belongs to the session itself"),
+        ("own", "rw", "belongs to execd"),
+        ("own", "overlay", "belongs to execd"),
+    ] {
+        let body = json!({ "overlays": [{ "path": at(link), "mode": mode }] });
+        let answer = isolated.daemon.post("/v1/isolated/session", body).await;
+        assert_eq!(answer.status, 400, "{link}: {}", answer.text());
+        assert!(answer.text().contains(why), "{}", answer.text());
+    }
+}
+
 #[tokio::test]
 async fn changes_are_discarded() {
     let Some(isolated) = Isolated::new().await else {
