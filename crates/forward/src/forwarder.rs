@@ -129,17 +129,19 @@ struct Exchange<'a> {
 impl Exchange<'_> {
     /// Sends a request and waits for the response head while either of them makes progress.
     ///
-    /// A connection that an earlier request left may break at any time, because the backend closes it.
-    /// Then the request is repeated if nothing of it was sent, or if repeating it has no effect.
+    /// A connection that an earlier request left may break at any time, because the backend closes it,
+    /// and nothing shows whether the backend has read the request by then. So only a request that may
+    /// be repeated uses one; any other gets a new connection.
     async fn head(
         &self,
         mut request: Request<RequestBody>,
     ) -> Result<(Response<Incoming>, Connection), ForwardError> {
-        for _ in 0..REUSES {
+        let reuses = if is_repeatable(&request) { REUSES } else { 0 };
+        for _ in 0..reuses {
             let Some(mut connection) = self.pool.take(self.backend) else {
                 break;
             };
-            let copy = repeatable(&request);
+            let copy = copy_of(&request);
             let mut broken = match self.send(&mut connection, request).await {
                 Ok(response) => return Ok((response, connection)),
                 Err(SendFailure::Silent) => return Err(self.silent()),
@@ -150,13 +152,11 @@ impl Exchange<'_> {
                 continue;
             }
             let error = broken.into_error();
-            match copy {
-                Some(copy) if is_disconnect(&error) => {
-                    request = copy;
-                    break;
-                }
-                _ => return Err(self.broken(error)),
+            if !is_disconnect(&error) {
+                return Err(self.broken(error));
             }
+            request = copy;
+            break;
         }
         let connected = self.pool.connect(self.backend).await;
         let mut connection = connected.map_err(ForwardError::from_connect)?;
@@ -195,21 +195,23 @@ impl Exchange<'_> {
     }
 }
 
-/// Returns a copy of a request that changes nothing however often it arrives (RFC 9110 §9.2.1), and
-/// that has no body which could be sent only once.
-fn repeatable(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
+/// Whether a request changes nothing however often it arrives (RFC 9110 §9.2.1), and has no body, which
+/// could be sent only once.
+fn is_repeatable(request: &Request<RequestBody>) -> bool {
     let is_safe = matches!(
         *request.method(),
         Method::GET | Method::HEAD | Method::OPTIONS
     );
-    if !is_safe || !request.body().is_end_stream() {
-        return None;
-    }
+    is_safe && request.body().is_end_stream()
+}
+
+/// Returns a copy of a request without a body.
+fn copy_of(request: &Request<RequestBody>) -> Request<RequestBody> {
     let mut copy = Request::new(RequestBody::new(Body::empty()));
     *copy.method_mut() = request.method().clone();
     *copy.uri_mut() = request.uri().clone();
     *copy.headers_mut() = request.headers().clone();
-    Some(copy)
+    copy
 }
 
 /// Whether the backend disconnected before it answered, rather than sent something.

@@ -13,8 +13,9 @@
 //! * Path and query reach the backend byte for byte ([`Target`]); repeated headers stay separate
 //!   lines; nothing is invented (no `Accept-Encoding`, no `User-Agent`) and nothing is decoded.
 //! * Bodies of any method are streamed both ways, one frame at a time, at the reader's pace.
-//! * A request is sent twice only if nothing of it was sent, or if it is a GET, HEAD or OPTIONS without
-//!   a body and a connection that an earlier request left breaks before the response.
+//! * A connection that an earlier request left serves GET, HEAD and OPTIONS without a body only; if it
+//!   breaks before the response, the request is sent once more. Any other request gets a new connection
+//!   and is sent once.
 //! * A caller can end an exchange at any point, tunnels included ([`Lease::until`]); a WebSocket gets a
 //!   close frame then.
 //! * Silence does not count while the backend cannot answer ([`CountSilence`]).

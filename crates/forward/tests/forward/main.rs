@@ -7,4 +7,5 @@
 mod bodies;
 mod connections;
 mod headers;
+mod kept;
 mod support;
