@@ -1,6 +1,11 @@
 //! `/proxy/{port}/{path}`: the user's own servers on the loopback interface (contract: execd §12).
+//!
+//! A server may listen on `127.0.0.1` or on `::1` only, so both are tried.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::{
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
 
 use axum::{
     Router,
@@ -8,11 +13,12 @@ use axum::{
     response::{IntoResponse, Response},
     routing::any,
 };
-use http::{HeaderName, StatusCode, Uri, header::HOST, uri::Scheme};
+use http::{HeaderName, HeaderValue, StatusCode, Uri, header::HOST, uri::Scheme};
 use osb_forward::{
-    Forwarded, Forwarder, HeaderRules, Host, Limits, Origin, Peer, Target, after_segments,
+    Detour, ForwardError, Forwarded, Forwarder, HeaderRules, Host, Limits, Origin, Peer, Target,
+    after_segments,
 };
-use osb_protocol::headers::{API_KEY, EXECD_ACCESS_TOKEN};
+use osb_protocol::headers::{API_KEY, EXECD_ACCESS_TOKEN, EXECD_NO_PROGRAM};
 use osb_service::Supervisor;
 use tracing::debug;
 
@@ -23,6 +29,11 @@ static HIDDEN: [HeaderName; 3] = [
     HeaderName::from_static(API_KEY),
     HeaderName::from_static("x-forwarded-host"),
 ];
+
+/// Says of execd's own answers that nothing listens; a user's server must not say it.
+static NO_PROGRAM: [HeaderName; 1] = [HeaderName::from_static(EXECD_NO_PROGRAM)];
+/// Pauses before a refused connection is tried again: a program that restarts is back soon.
+const REFUSED: [Duration; 2] = [Duration::from_millis(25), Duration::from_millis(75)];
 
 /// Routes of the proxy.
 pub(crate) fn routes<S>() -> Router<S>
@@ -43,6 +54,7 @@ where
 pub(crate) fn forwarder(tasks: &Supervisor) -> Forwarder {
     let limits = Limits {
         idle: None,
+        refused: &REFUSED,
         ..Limits::default()
     };
     Forwarder::new(limits, tasks)
@@ -88,13 +100,14 @@ async fn forward(
         )
             .into_response();
     };
-    let authority = format!("{}:{port}", Ipv4Addr::LOCALHOST);
-    let target = Target {
-        authority: authority.parse().expect("an address and a port"),
-        path_and_query: after_segments(request.uri(), 2),
+    let path_and_query = after_segments(request.uri(), 2);
+    let to = |address: SocketAddr| Target {
+        authority: address.to_string().parse().expect("an address and a port"),
+        path_and_query: path_and_query.clone(),
     };
     let rules = HeaderRules {
         drop_request: (&HIDDEN).into(),
+        drop_response: (&NO_PROGRAM).into(),
         host: if request.headers().contains_key(HOST) {
             Host::Keep
         } else {
@@ -106,16 +119,35 @@ async fn forward(
         }),
         ..HeaderRules::default()
     };
-    match forwarder.forward(request, target, &rules).await {
+    let over_ipv6 = || {
+        Some(Detour {
+            to: to((Ipv6Addr::LOCALHOST, port).into()),
+            rules: rules.clone(),
+            refusal: None,
+        })
+    };
+    let over_ipv4 = to((Ipv4Addr::LOCALHOST, port).into());
+    let forwarded = forwarder.forward_or(request, over_ipv4, &rules, over_ipv6);
+    match forwarded.await {
         Ok(response) => response,
         Err(error) => {
             debug!(port, %error, "not forwarded");
             match error.origin() {
                 Origin::Client => (StatusCode::BAD_REQUEST, "Bad Request").into_response(),
-                _ => (StatusCode::BAD_GATEWAY, "Bad Gateway").into_response(),
+                _ => bad_gateway(&error),
             }
         }
     }
+}
+
+fn bad_gateway(error: &ForwardError) -> Response {
+    let mut response = (StatusCode::BAD_GATEWAY, "Bad Gateway").into_response();
+    if matches!(error, ForwardError::Connect(_)) {
+        let [name] = &NO_PROGRAM;
+        let value = HeaderValue::from_static("1");
+        response.headers_mut().insert(name, value);
+    }
+    response
 }
 
 #[cfg(test)]

@@ -12,12 +12,12 @@ use osb_service::Supervisor;
 use tokio::time::Instant;
 
 use crate::{
-    Awaited, ForwardError, HeaderRules, Lease, Limits, Target,
+    Awaited, Detour, ForwardError, HeaderRules, Lease, Limits, Target,
     body::ResponseBody,
     headers,
     lease::withdrawn,
     patience::next_look,
-    pool::{Connection, Pool, SendFailure},
+    pool::{Connection, Pool, Reached, SendFailure},
     request_body::{Progress, RequestBody},
     tunnel::Upgrade,
 };
@@ -56,28 +56,58 @@ impl Forwarder {
     /// See [`ForwardError`]. After the head the body carries a [`BodyError`](crate::BodyError).
     pub async fn forward(
         &self,
+        request: Request<Body>,
+        to: Target,
+        rules: &HeaderRules,
+    ) -> Result<Response<Body>, ForwardError> {
+        self.forward_or(request, to, rules, || None).await
+    }
+
+    /// As [`Self::forward`], but where nothing listens at `to`, the request takes the detour, if there
+    /// is one. That is decided before anything of the request is sent.
+    ///
+    /// # Errors
+    /// As [`Self::forward`].
+    pub async fn forward_or(
+        &self,
         mut request: Request<Body>,
         to: Target,
         rules: &HeaderRules,
+        detour: impl FnOnce() -> Option<Detour>,
     ) -> Result<Response<Body>, ForwardError> {
         if request.method() == Method::CONNECT {
             return Err(ForwardError::BadRequest("CONNECT opens no tunnel here"));
         }
         let lease = request.extensions().get::<Lease>().cloned();
         let upgrade = Upgrade::take(&mut request);
-        let backend = to.authority.clone();
-        let outbound = outbound(request, to, rules, upgrade.as_ref());
-        let progress = outbound.body().progress();
-        let exchange = Exchange {
-            pool: &self.pool,
-            backend: &backend,
-            progress: progress.as_deref(),
-            lease: lease.as_ref(),
+        let answered = async {
+            let may_reuse = is_repeatable(&request);
+            let reached = self.pool.reach(&to.authority, may_reuse, detour).await;
+            let (reached, detour) = reached.map_err(ForwardError::from_connect)?;
+            let (to, rules) = match &detour {
+                Some(detour) => (detour.to.clone(), &detour.rules),
+                None => (to, rules),
+            };
+            let backend = to.authority.clone();
+            let outbound = outbound(request, to, rules, upgrade.as_ref());
+            let progress = outbound.body().progress();
+            let exchange = Exchange {
+                pool: &self.pool,
+                backend: &backend,
+                progress: progress.as_deref(),
+                lease: lease.as_ref(),
+            };
+            let (response, connection) = exchange.head(outbound, reached).await?;
+            Ok::<_, ForwardError>((response, connection, progress, detour))
         };
-        let (mut response, mut connection) = tokio::select! {
+        let (mut response, mut connection, progress, detour) = tokio::select! {
             biased;
-            head = exchange.head(outbound) => head?,
+            answered = answered => answered?,
             () = withdrawn(lease.as_ref()) => return Err(ForwardError::Withdrawn),
+        };
+        let rules = match &detour {
+            Some(detour) => detour.rules(&response)?,
+            None => rules,
         };
 
         // The HTTP version of the backend's connection may differ from that of the client's.
@@ -135,10 +165,14 @@ impl Exchange<'_> {
     async fn head(
         &self,
         mut request: Request<RequestBody>,
+        reached: Reached,
     ) -> Result<(Response<Incoming>, Connection), ForwardError> {
-        let reuses = if is_repeatable(&request) { REUSES } else { 0 };
-        for _ in 0..reuses {
-            let Some(mut connection) = self.pool.take(self.backend) else {
+        let (mut kept, new) = match reached {
+            Reached::Kept(connection) => (Some(connection), None),
+            Reached::New(connection) => (None, Some(connection)),
+        };
+        for _ in 0..REUSES {
+            let Some(mut connection) = kept.take() else {
                 break;
             };
             let copy = copy_of(&request);
@@ -149,6 +183,7 @@ impl Exchange<'_> {
             };
             if let Some(unsent) = broken.take_message() {
                 request = unsent;
+                kept = self.pool.take(self.backend);
                 continue;
             }
             let error = broken.into_error();
@@ -156,10 +191,14 @@ impl Exchange<'_> {
                 return Err(self.broken(error));
             }
             request = copy;
-            break;
         }
-        let connected = self.pool.connect(self.backend).await;
-        let mut connection = connected.map_err(ForwardError::from_connect)?;
+        let mut connection = match new {
+            Some(connection) => connection,
+            None => {
+                let connected = self.pool.connect(self.backend).await;
+                connected.map_err(ForwardError::from_connect)?
+            }
+        };
         match self.send(&mut connection, request).await {
             Ok(response) => Ok((response, connection)),
             Err(SendFailure::Silent) => Err(self.silent()),
@@ -197,7 +236,7 @@ impl Exchange<'_> {
 
 /// Whether a request changes nothing however often it arrives (RFC 9110 §9.2.1), and has no body, which
 /// could be sent only once.
-fn is_repeatable(request: &Request<RequestBody>) -> bool {
+fn is_repeatable(request: &Request<Body>) -> bool {
     let is_safe = matches!(
         *request.method(),
         Method::GET | Method::HEAD | Method::OPTIONS

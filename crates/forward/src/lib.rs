@@ -16,6 +16,7 @@
 //! * A connection that an earlier request left serves GET, HEAD and OPTIONS without a body only; if it
 //!   breaks before the response, the request is sent once more. Any other request gets a new connection
 //!   and is sent once.
+//! * Where nothing listens, a request may take another way ([`Detour`]), before anything of it is sent.
 //! * A caller can end an exchange at any point, tunnels included ([`Lease::until`]); a WebSocket gets a
 //!   close frame then.
 //! * Silence does not count while the backend cannot answer ([`CountSilence`]).
@@ -30,6 +31,7 @@
 
 mod activity;
 mod body;
+mod detour;
 mod error;
 mod forwarder;
 mod headers;
@@ -45,6 +47,7 @@ mod turn;
 mod websocket;
 
 pub use body::BodyError;
+pub use detour::Detour;
 pub use error::{Awaited, ForwardError, Origin};
 pub use forwarder::Forwarder;
 pub use lease::{CountSilence, Lease, Silence};

@@ -31,7 +31,7 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::{Limits, request_body::RequestBody, turn::Turn};
+use crate::{Detour, Limits, request_body::RequestBody, turn::Turn};
 
 /// Silence after which the kernel sends keep-alive probes, which end tunnels to vanished backends.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
@@ -107,19 +107,57 @@ impl Pool {
         None
     }
 
-    /// Opens a connection. One that is refused or reset is tried again after each of
-    /// [`Limits::refused`], because a program that restarts is back soon.
-    pub(crate) async fn connect(&self, backend: &Authority) -> io::Result<Connection> {
+    /// Finds a connection for a request: one that an earlier request left, if it may use such a one,
+    /// otherwise a new one. Where nothing listens, the detour is tried; it is returned if it was taken.
+    pub(crate) async fn reach(
+        &self,
+        backend: &Authority,
+        may_reuse: bool,
+        detour: impl FnOnce() -> Option<Detour>,
+    ) -> io::Result<(Reached, Option<Detour>)> {
+        let kept = |backend: &Authority| may_reuse.then(|| self.take(backend)).flatten();
+        if let Some(connection) = kept(backend) {
+            return Ok((Reached::Kept(connection), None));
+        }
         let mut pauses = self.0.limits.refused.iter();
-        let stream = loop {
-            match self.open(backend).await {
-                Ok(stream) => break stream,
-                Err(error) => match pauses.next() {
-                    Some(pause) if is_transient(&error) => sleep(*pause).await,
-                    _ => return Err(error),
-                },
+        let mut find_detour = Some(detour);
+        let mut detour = None;
+        loop {
+            let error = match self.open(backend).await {
+                Ok(connection) => return Ok((Reached::New(connection), None)),
+                Err(error) if !is_transient(&error) => return Err(error),
+                Err(error) => error,
+            };
+            if let Some(find) = find_detour.take() {
+                detour = find();
             }
-        };
+            if let Some(Detour { to, .. }) = &detour {
+                let reached = match kept(&to.authority) {
+                    Some(connection) => Ok(Reached::Kept(connection)),
+                    None => self.open(&to.authority).await.map(Reached::New),
+                };
+                if let Ok(reached) = reached {
+                    return Ok((reached, detour));
+                }
+            }
+            // A program that restarts is back soon.
+            match pauses.next() {
+                Some(pause) => sleep(*pause).await,
+                None => return Err(error),
+            }
+        }
+    }
+
+    /// Opens a connection. One that is refused or reset is tried again after each of
+    /// [`Limits::refused`].
+    pub(crate) async fn connect(&self, backend: &Authority) -> io::Result<Connection> {
+        match self.reach(backend, false, || None).await? {
+            (Reached::Kept(connection) | Reached::New(connection), _) => Ok(connection),
+        }
+    }
+
+    async fn open(&self, backend: &Authority) -> io::Result<Connection> {
+        let stream = self.open_stream(backend).await?;
         let (sender, driver) = self
             .0
             .http
@@ -135,7 +173,7 @@ impl Pool {
         })
     }
 
-    async fn open(&self, backend: &Authority) -> io::Result<TcpStream> {
+    async fn open_stream(&self, backend: &Authority) -> io::Result<TcpStream> {
         let host = backend.host();
         let host = host.strip_prefix('[').unwrap_or(host);
         let host = host.strip_suffix(']').unwrap_or(host);
@@ -209,6 +247,13 @@ async fn sweep(pool: Weak<Inner>, keep: Duration) {
             return;
         }
     }
+}
+
+/// A connection for a request.
+pub(crate) enum Reached {
+    /// One that an earlier request left.
+    Kept(Connection),
+    New(Connection),
 }
 
 /// Whether a program that listens again would be reached by another attempt.

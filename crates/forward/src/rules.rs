@@ -22,6 +22,9 @@ pub struct HeaderRules {
     pub host: Host,
     /// What the backend learns about the client.
     pub forwarded: Forwarded,
+    /// Taken from the beginning of a `Location` first: what the backend, a proxy itself, put there;
+    /// without a trailing slash.
+    pub location_strip: Option<String>,
     /// Put before a `Location` that starts with a single `/`; without a trailing slash.
     pub location_prefix: Option<String>,
 }
@@ -104,14 +107,23 @@ impl HeaderRules {
         for name in &*self.drop_response {
             headers.remove(name);
         }
-        if let (Some(prefix), Some(location)) = (&self.location_prefix, headers.get_mut(LOCATION))
-            && let [b'/', rest @ ..] = location.as_bytes()
-            && !rest.starts_with(b"/")
-            && let Ok(moved) =
-                HeaderValue::from_bytes(&[prefix.as_bytes(), location.as_bytes()].concat())
+        if let Some(location) = headers.get_mut(LOCATION)
+            && let Some(moved) = self.moved(location.as_bytes())
         {
             *location = moved;
         }
+    }
+
+    /// The client's `Location` for that of the backend.
+    fn moved(&self, location: &[u8]) -> Option<HeaderValue> {
+        let strip = self.location_strip.as_deref().unwrap_or_default();
+        let rest = location.strip_prefix(strip.as_bytes());
+        let rest = rest.filter(|rest| rest.starts_with(b"/"));
+        let location = rest.unwrap_or(location);
+        let prefix = self.location_prefix.as_deref().unwrap_or_default();
+        let is_rooted = location.starts_with(b"/") && !location.starts_with(b"//");
+        let prefix = if is_rooted { prefix } else { "" };
+        HeaderValue::from_bytes(&[prefix.as_bytes(), location].concat()).ok()
     }
 }
 

@@ -7,6 +7,8 @@ pub const API_KEY: &str = "open-sandbox-api-key";
 pub const REQUEST_ID: &str = "x-request-id";
 /// Token of one sandbox's execd; handed out with the endpoint.
 pub const EXECD_ACCESS_TOKEN: &str = "x-execd-access-token";
+/// On a 502 of execd's proxy: no program accepts connections on the port.
+pub const EXECD_NO_PROGRAM: &str = "x-execd-no-program";
 /// Token of one sandbox's egress sidecar; handed out with the endpoint.
 pub const EGRESS_AUTH: &str = "opensandbox-egress-auth";
 /// Token of a sandbox with secure access (Kubernetes gateway).

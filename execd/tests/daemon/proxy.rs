@@ -38,6 +38,7 @@ async fn requests_reach_the_loopback_without_our_secrets() {
     drop(listener);
     let gone = daemon.get(&path).await;
     assert_eq!((gone.status.as_u16(), gone.text()), (502, "Bad Gateway"));
+    assert_eq!(gone.headers["x-execd-no-program"], "1");
     for bad in [
         "/proxy",
         "/proxy/",
@@ -57,4 +58,32 @@ async fn the_daemon_reaches_itself() {
         .post(&path, json!({ "command": "echo through" }))
         .await;
     assert!(answer.text().contains("through"));
+}
+
+#[tokio::test]
+async fn a_server_on_either_loopback_address_is_reached() {
+    let daemon = Daemon::start(&["--port", "0"], |_| {});
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let path = format!("/proxy/{port}/x");
+        let serve = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            stream
+                .write_all(
+                    b"HTTP/1.1 502 Mine\r\nx-execd-no-program: 1\r\ncontent-length: 4\r\n\r\nmine",
+                )
+                .await
+                .unwrap();
+        };
+        let ((), answer) = tokio::join!(serve, daemon.get(&path));
+        let seen = (answer.status.as_u16(), answer.text());
+        assert_eq!(seen, (502, "mine"), "{address}");
+        let is_ours = answer.headers.contains_key("x-execd-no-program");
+        assert!(!is_ours, "only execd says that it found no program");
+    }
 }

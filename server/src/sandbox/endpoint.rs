@@ -185,6 +185,33 @@ pub fn for_proxy(
     })
 }
 
+/// The way to a port through execd's proxy, which reaches programs on the sandbox's loopback interface
+/// as well. `None` if the port's own way leads to execd, or if there is no way to execd.
+#[must_use]
+pub fn through_execd(
+    runtime: &dyn Runtime,
+    hosts: &Hosts,
+    target: &Target,
+    port: u16,
+) -> Option<Target> {
+    if target.route.is_execd {
+        return None;
+    }
+    let execd = for_proxy(runtime, hosts, &target.record.facts, EXECD_PORT).ok()?;
+    let route = Route {
+        path_prefix: execd.path_prefix + &execd_path(port),
+        ..execd
+    };
+    let record = Arc::clone(&target.record);
+    Some(Target { record, route })
+}
+
+/// Path of a port behind execd's proxy.
+#[must_use]
+pub fn execd_path(port: u16) -> String {
+    format!("/proxy/{port}")
+}
+
 /// How this server reaches a sandbox's execd.
 ///
 /// # Errors
@@ -245,7 +272,7 @@ fn address(reach: Reach, port: u16, host: &str) -> (String, String) {
         Reach::HostNetwork => (format!("{host}:{port}"), String::new()),
         Reach::Published(outside) => (format!("{host}:{outside}"), String::new()),
         Reach::Direct(ip) => (SocketAddr::new(ip, port).to_string(), String::new()),
-        Reach::ThroughExecd(execd) => (format!("{host}:{execd}"), format!("/proxy/{port}")),
+        Reach::ThroughExecd(execd) => (format!("{host}:{execd}"), execd_path(port)),
         Reach::Gateway { authority, path } => (authority, path),
     }
 }
@@ -260,7 +287,7 @@ fn unreachable(id: &SandboxId, port: u16, reason: &'static str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use osb_runtime::{Address, Phase, Ports, sim::SimRuntime};
+    use osb_runtime::{Address, Phase, Ports, Vocabulary, sim::SimRuntime};
 
     use super::*;
     use crate::sandbox::state::tests::{at, facts};
@@ -344,6 +371,26 @@ mod tests {
         let execd = for_execd(&SimRuntime::new(), &hosts(), &published).unwrap();
         assert_eq!(execd.authority, "127.0.0.1:40001");
         assert!(execd.token.is_some());
+    }
+
+    #[test]
+    fn a_port_has_a_second_way_through_execd_unless_its_own_leads_there() {
+        let second = |facts: &Facts, port| {
+            let route = proxy_target(facts, port).unwrap();
+            let reasons = &Vocabulary::CONTAINERS.reasons;
+            let record = Arc::new(Record::derive(facts.clone(), 1, reasons));
+            let target = Target { record, route };
+            through_execd(&SimRuntime::new(), &hosts(), &target, port)
+        };
+        let facts = live();
+        let through = second(&facts, 8000).unwrap();
+        assert_eq!(through.route.authority, "172.20.0.2:44772");
+        assert_eq!(through.route.path_prefix, "/proxy/8000");
+        assert!(through.execd_token().is_some());
+        assert!(second(&facts, 44772).is_none());
+        let mut published = live();
+        published.address.ip = None;
+        assert!(second(&published, 8000).is_none());
     }
 
     #[test]

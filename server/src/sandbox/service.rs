@@ -451,6 +451,13 @@ impl Service {
         Ok(Target { record, route })
     }
 
+    /// The way to a port through execd's proxy, for a program that its own way, `target`, does not
+    /// reach: one that listens on the sandbox's loopback interface only.
+    #[must_use]
+    pub fn through_execd(&self, target: &Target, port: u16) -> Option<Target> {
+        endpoint::through_execd(&*self.inner.runtime, &self.inner.hosts, target, port)
+    }
+
     /// Where this server sends requests for the sidecar that enforces a sandbox's network policy.
     ///
     /// # Errors

@@ -231,6 +231,34 @@ async fn only_rooted_locations_get_the_prefix() {
 }
 
 #[tokio::test]
+async fn what_a_proxy_behind_put_before_a_location_is_taken_away() {
+    for (prefix, location, expected) in [
+        (Some("/outer"), "/proxy/80/next?a", "/outer/next?a"),
+        (Some("/outer"), "/proxy/80/proxy/80/x", "/outer/proxy/80/x"),
+        (Some("/outer"), "/proxy/800/x", "/outer/proxy/800/x"),
+        (Some("/outer"), "/next", "/outer/next"),
+        (
+            Some("/outer"),
+            "//other.example/proxy/80/",
+            "//other.example/proxy/80/",
+        ),
+        (None, "/proxy/80/next", "/next"),
+        (None, "/next", "/next"),
+        (None, "http://other.example/", "http://other.example/"),
+    ] {
+        let rules = HeaderRules {
+            location_strip: Some("/proxy/80".to_owned()),
+            location_prefix: prefix.map(str::to_owned),
+            ..HeaderRules::default()
+        };
+        let response =
+            format!("HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
+        let head = seen_by_client(rules, &response).await;
+        assert_eq!(lines(&head, "location"), [expected]);
+    }
+}
+
+#[tokio::test]
 async fn a_response_with_two_lengths_has_the_one_of_its_chunks() {
     for order in [
         "content-length: 3\r\ntransfer-encoding: chunked",

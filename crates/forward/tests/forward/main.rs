@@ -6,6 +6,7 @@
 
 mod bodies;
 mod connections;
+mod detour;
 mod headers;
 mod kept;
 mod support;

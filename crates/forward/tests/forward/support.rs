@@ -7,8 +7,10 @@ use axum::{
     extract::{Request, State},
     response::{IntoResponse, Response},
 };
-use http::StatusCode;
-use osb_forward::{ForwardError, Forwarder, HeaderRules, Lease, Limits, Target, after_segments};
+use http::{HeaderName, StatusCode};
+use osb_forward::{
+    Detour, ForwardError, Forwarder, HeaderRules, Lease, Limits, Target, after_segments,
+};
 use osb_service::Supervisor;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -18,6 +20,9 @@ use tokio::{
 
 /// Generous deadline, which only keeps a failure from hanging the run.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A port of this machine on which nothing listens.
+const SILENT: &str = "127.0.0.1:1";
 
 /// A proxy that serves `/p/...` from the backend, which is `listener`.
 pub(crate) struct Fixture {
@@ -30,6 +35,8 @@ struct Front {
     forwarder: Forwarder,
     rules: HeaderRules,
     backend: SocketAddr,
+    /// Rules and refusal of a detour to the backend: nothing listens where requests go first.
+    detour: Option<(HeaderRules, HeaderName)>,
     lease: Option<Lease>,
 }
 
@@ -47,6 +54,24 @@ impl Fixture {
         limits: Limits,
         lease: Option<Lease>,
     ) -> Self {
+        Self::serve(rules, limits, None, lease).await
+    }
+
+    /// A proxy that reaches the backend by a detour only, with these rules and this refusal.
+    pub(crate) async fn with_detour(
+        first: HeaderRules,
+        rules: HeaderRules,
+        refusal: HeaderName,
+    ) -> Self {
+        Self::serve(first, Limits::default(), Some((rules, refusal)), None).await
+    }
+
+    async fn serve(
+        rules: HeaderRules,
+        limits: Limits,
+        detour: Option<(HeaderRules, HeaderName)>,
+        lease: Option<Lease>,
+    ) -> Self {
         let backend = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let tasks = Supervisor::new();
@@ -54,6 +79,7 @@ impl Fixture {
             forwarder: Forwarder::new(limits, &tasks),
             rules,
             backend: backend.local_addr().unwrap(),
+            detour,
             lease,
         });
         let proxy = listener.local_addr().unwrap();
@@ -93,7 +119,27 @@ async fn answer(State(front): State<Arc<Front>>, mut request: Request) -> Respon
         authority: front.backend.to_string().parse().unwrap(),
         path_and_query: after_segments(request.uri(), 1),
     };
-    match front.forwarder.forward(request, target, &front.rules).await {
+    let answered = match &front.detour {
+        None => front.forwarder.forward(request, target, &front.rules).await,
+        Some((rules, refusal)) => {
+            let first = Target {
+                authority: SILENT.parse().unwrap(),
+                path_and_query: target.path_and_query.clone(),
+            };
+            let detour = || {
+                Some(Detour {
+                    to: target,
+                    rules: rules.clone(),
+                    refusal: Some(refusal.clone()),
+                })
+            };
+            let forwarder = &front.forwarder;
+            forwarder
+                .forward_or(request, first, &front.rules, detour)
+                .await
+        }
+    };
+    match answered {
         Ok(response) => response,
         Err(error) => (status(&error), error.to_string()).into_response(),
     }

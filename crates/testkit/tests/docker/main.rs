@@ -13,6 +13,7 @@ mod engine;
 mod faults;
 mod images;
 mod isolation;
+mod loopback;
 mod pause;
 mod pools;
 mod quotas;

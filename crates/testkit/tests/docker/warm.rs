@@ -13,7 +13,7 @@ use super::stage::{Stage, answer, ask, body, containers_with, create, delete, do
 const IMAGE: &str = "opensandbox/egress:latest";
 
 /// Sandboxes with a policy have the real sidecar, and one is warm.
-fn warm(config: &mut DockerConfig) {
+pub(super) fn warm(config: &mut DockerConfig) {
     config.egress = Some(EgressConfig {
         image: IMAGE.to_owned(),
         mode: "dns+nft".to_owned(),
@@ -25,7 +25,7 @@ fn warm(config: &mut DockerConfig) {
     });
 }
 
-fn set() -> Stage {
+pub(super) fn set() -> Stage {
     let image = docker(&["image", "inspect", "--format", "{{.Id}}", IMAGE]);
     assert!(
         !image.is_empty(),
@@ -34,7 +34,7 @@ fn set() -> Stage {
     Stage::set()
 }
 
-fn with_policy() -> Value {
+pub(super) fn with_policy() -> Value {
     let mut body = body();
     body["networkPolicy"] = json!({"egress": [{"action": "allow", "target": "198.51.100.7"}]});
     body

@@ -12,6 +12,7 @@
 //! sandbox` without `allow-same-origin`), and no cookie by the name of the console's gets through.
 
 mod answers;
+mod detour;
 mod page;
 mod preview;
 mod sidecar;
@@ -39,6 +40,7 @@ use tracing::debug;
 pub use self::preview::{Previews, router as preview_router};
 pub(super) use self::sidecar::{SidecarPath, to_sidecar};
 use self::{
+    detour::{ThroughExecd, failed_outside, may_enter},
     page::Page,
     silence::Held,
     ways_in::WayIn,
@@ -58,7 +60,10 @@ use super::{
 };
 use crate::{
     identity::{Denied, Principal, Scope},
-    sandbox::{AccessSource, Record, endpoint::Target},
+    sandbox::{
+        AccessSource, Record,
+        endpoint::{Target, execd_path},
+    },
     trace,
 };
 
@@ -166,7 +171,14 @@ pub(super) async fn proxy(
             // The domain's path goes on; the mount's was cut off by the router.
             *request.uri_mut() = uri;
             let way_in = way_in.forwarding();
-            let forwarded = app.forwarder.forward(request, way.to, &way.rules).await;
+            let Destination { to, rules, detour } = way;
+            let failed = if detour.is_some() {
+                failed
+            } else {
+                failed_outside
+            };
+            let detour = || detour?.find(&app.unscoped, &rules);
+            let forwarded = app.forwarder.forward_or(request, to, &rules, detour).await;
             let forwarded = forwarded.map_err(failed);
             match &forwarded {
                 Ok(response) => way_in.answered(response.status(), None),
@@ -253,6 +265,8 @@ impl From<LimitReached> for Box<Refused> {
 struct Destination {
     to: osb_forward::Target,
     rules: HeaderRules,
+    /// Where the request may go if nothing listens there; nowhere else, if that is execd already.
+    detour: Option<ThroughExecd>,
 }
 
 /// Finds the way of a request that may go, and gives it room until its exchange is over.
@@ -299,7 +313,7 @@ async fn admit(
     let prefix = if prefixed { "/v1" } else { "" };
     let base = app.eip.as_deref().map_or(prefix, path_of);
     let location = format!("{base}/sandboxes/{id}/proxy/{port}");
-    let to = destination(&target, rest)?;
+    let to = destination(&target, rest.clone())?;
     let (kind, client) = match caller.has_key {
         true => (Kind::ProxyKeyed, None),
         false => (Kind::ProxyKeyless, Some(caller.client.group())),
@@ -327,7 +341,9 @@ async fn admit(
     };
     request.extensions_mut().insert(lease);
     trace::pass_on(request.headers_mut());
-    Ok(Destination { to, rules })
+    let has_detour = may_enter(&caller) || target.route.is_execd;
+    let detour = has_detour.then_some(ThroughExecd { target, port, rest });
+    Ok(Destination { to, rules, detour })
 }
 
 /// A request that needs a key and has none, or a wrong one (contract: lifecycle §8, A7).
@@ -405,6 +421,7 @@ fn rules(
             address: caller.client.address,
             scheme: caller.client.scheme.clone(),
         }),
+        location_strip: strip_of(target, port),
         location_prefix: Some(location),
         ..HeaderRules::default()
     };
@@ -424,6 +441,12 @@ fn rules(
         None => rules.drop_request = (&DROPPED_WITH_TOKEN[..]).into(),
     }
     rules
+}
+
+/// What execd's proxy puts before the redirects of a program, if the way to its port leads through it.
+fn strip_of(target: &Target, port: u16) -> Option<String> {
+    let is_proxied = target.route.is_execd && port != EXECD_PORT;
+    is_proxied.then(|| execd_path(port))
 }
 
 fn destination(target: &Target, rest: PathAndQuery) -> Result<osb_forward::Target, ApiError> {

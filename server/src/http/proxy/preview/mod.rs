@@ -39,7 +39,9 @@ use super::{
         overload::{self, Kind},
         stall::unless_stalled,
     },
-    IDLE, answers, destination, failed,
+    IDLE, answers, destination,
+    detour::ThroughExecd,
+    failed,
     silence::Held,
 };
 use crate::{
@@ -188,31 +190,37 @@ async fn forward(State(state): State<PreviewState>, mut request: Request) -> Res
     let record = record.filter(|it| scope.contains(it.facts.origin.tenant.as_deref()));
     let version = request.version();
     match pass_on(app, &site, record, grant, &mut request) {
-        Ok((to, rules)) => match app.forwarder.forward(request, to, &rules).await {
-            Ok(mut response) => {
-                guard(response.headers_mut());
-                match version {
-                    Version::HTTP_2 => response.map(|body| unless_stalled(body, IDLE, &app.tasks)),
-                    _ => response,
+        Ok((to, rules, detour)) => {
+            let detour = || detour.find(&app.unscoped, &rules);
+            match app.forwarder.forward_or(request, to, &rules, detour).await {
+                Ok(mut response) => {
+                    guard(response.headers_mut());
+                    match version {
+                        Version::HTTP_2 => {
+                            response.map(|body| unless_stalled(body, IDLE, &app.tasks))
+                        }
+                        _ => response,
+                    }
+                }
+                Err(error) => {
+                    let error = failed(error);
+                    refuse(error.status(), error.message())
                 }
             }
-            Err(error) => {
-                let error = failed(error);
-                refuse(error.status(), error.message())
-            }
-        },
+        }
         Err(error) => refuse(error.status(), error.message()),
     }
 }
 
-/// Where a request goes, and how its headers change. It gets room until its exchange is over.
+/// Where a request goes, how its headers change, and where it goes if nothing listens there. It gets room
+/// until its exchange is over.
 fn pass_on(
     app: &AppState,
     site: &Site,
     record: Option<Arc<Record>>,
     grant: Arc<Grant>,
     request: &mut Request,
-) -> Result<(osb_forward::Target, HeaderRules), ApiError> {
+) -> Result<(osb_forward::Target, HeaderRules, ThroughExecd), ApiError> {
     let target = app.unscoped.proxy_target(&site.sandbox, record, site.port);
     let target = target.map_err(ApiError::from)?;
     if target.execd_token().is_some() || site.port == EXECD_PORT {
@@ -220,7 +228,7 @@ fn pass_on(
         return Err(ApiError::new(StatusCode::FORBIDDEN, code::FORBIDDEN, why));
     }
     let rest = osb_forward::after_segments(request.uri(), 0);
-    let to = destination(&target, rest)?;
+    let to = destination(&target, rest.clone())?;
     let visitor = Visitor {
         client: None,
         sandbox: Some(site.sandbox.clone()),
@@ -247,7 +255,8 @@ fn pass_on(
         }),
         ..HeaderRules::default()
     };
-    Ok((to, rules))
+    let port = site.port;
+    Ok((to, rules, ThroughExecd { target, port, rest }))
 }
 
 /// The preview that a request names. One that names two hosts names none.
