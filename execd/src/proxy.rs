@@ -92,8 +92,9 @@ async fn forward(
     ConnectInfo(client): ConnectInfo<SocketAddr>,
     request: Request,
 ) -> Response {
-    let port = port_of(request.uri().path()).unwrap_or_default();
-    let Some(port) = port.parse::<u16>().ok().filter(|port| *port > 0) else {
+    let given = port_of(request.uri().path()).unwrap_or_default();
+    let location = format!("/proxy/{given}");
+    let Some(port) = given.parse::<u16>().ok().filter(|port| *port > 0) else {
         return (
             StatusCode::BAD_REQUEST,
             "port must be a number from 1 to 65535",
@@ -117,6 +118,7 @@ async fn forward(
             address: client.ip(),
             scheme: Scheme::HTTP,
         }),
+        location_prefix: Some(location),
         ..HeaderRules::default()
     };
     let over_ipv6 = || {

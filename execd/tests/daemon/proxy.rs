@@ -87,3 +87,37 @@ async fn a_server_on_either_loopback_address_is_reached() {
         assert!(!is_ours, "only execd says that it found no program");
     }
 }
+
+#[tokio::test]
+async fn a_redirect_of_a_server_leads_to_the_server() {
+    let daemon = Daemon::start(&["--port", "0"], |_| {});
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for (location, expected) in [
+        ("/login?next=%2F", format!("/proxy/{port}/login?next=%2F")),
+        ("/", format!("/proxy/{port}/")),
+        ("login", "login".to_owned()),
+        ("//other.example/x", "//other.example/x".to_owned()),
+        ("http://other.example/", "http://other.example/".to_owned()),
+    ] {
+        let serve = async || {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            let answer = format!(
+                "HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\n\
+                 connection: close\r\n\r\n"
+            );
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        };
+        // As clients get the endpoint of execd itself, a prefix of execd's own may stand in front.
+        for front in [String::new(), format!("/proxy/{}", daemon.port())] {
+            let path = format!("{front}/proxy/{port}/a/b");
+            let ((), answer) = tokio::join!(serve(), daemon.get(&path));
+            assert_eq!(answer.status, 302, "{location}");
+            assert_eq!(answer.headers["location"], expected.as_str());
+        }
+    }
+}
