@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
-/// Header lines of one message: several times what common servers send. The library prepares room
+/// Header lines of one request: several times what common clients send. The library prepares room
 /// for all of them before each message; with 1,024 that was a tenth of the cost of a small request.
 /// A server in front of a forwarder must accept as many, or requests never reach it.
 pub const MAX_HEADERS: usize = 256;
+
+/// Header lines of one response. Programs send more of them than clients do: a cookie, a link or a
+/// policy each. In bytes, the library's own bound holds for a head, about 400 KiB.
+const MAX_RESPONSE_HEADERS: usize = 1000;
 
 /// Bounds of one [`Forwarder`](crate::Forwarder).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +46,7 @@ impl Default for Limits {
             // that a request seldom uses a connection that is being closed.
             keep: Duration::from_secs(4),
             keep_per_backend: 32,
-            headers: MAX_HEADERS,
+            headers: MAX_RESPONSE_HEADERS,
         }
     }
 }

@@ -8,6 +8,7 @@ use futures::stream;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header, uri::Scheme};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use osb_forward::{Forwarded, HeaderRules, Host, Peer};
+use tokio::io::AsyncWriteExt;
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
@@ -227,6 +228,41 @@ async fn only_rooted_locations_get_the_prefix() {
         let head = seen_by_client(rules, &response).await;
         assert!(head.starts_with("HTTP/1.1 302 "), "{head}");
         assert_eq!(lines(&head, "location"), [expected]);
+    }
+}
+
+#[tokio::test]
+async fn a_response_may_have_a_thousand_header_lines() {
+    let lines_of = |count: usize, length: usize| -> String {
+        let value = "v".repeat(length);
+        (0..count).map(|n| format!("x-{n}: {value}\r\n")).collect()
+    };
+    // The response itself has one more.
+    for (count, length, is_passed) in [
+        (299, 1, true),
+        (999, 1, true),
+        (999, 200, true),
+        (1000, 1, false),
+        (10, 60_000, false),
+    ] {
+        let fixture = Fixture::new(HeaderRules::default()).await;
+        let request = "GET /p/ HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+        let mut client = fixture.send(request).await;
+        let mut backend = fixture.accept().await;
+        backend.head().await;
+        let lines = lines_of(count, length);
+        let answer = format!("HTTP/1.1 200 OK\r\n{lines}content-length: 2\r\n\r\nok");
+        // The proxy may disconnect before it has read all of it.
+        let _ = backend.0.write_all(answer.as_bytes()).await;
+        let answer = client.rest().await;
+        let status = if is_passed { "200" } else { "502" };
+        let begin = &answer[..answer.len().min(30)];
+        assert!(
+            begin.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{count}: {begin}"
+        );
+        let passed = answer.lines().filter(|line| line.starts_with("x-")).count();
+        assert_eq!(passed, if is_passed { count } else { 0 });
     }
 }
 
