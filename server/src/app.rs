@@ -205,12 +205,17 @@ impl App {
             .eip
             .as_deref()
             .map(|eip| eip.trim().trim_end_matches('/').to_owned());
+        let forwarding = osb_forward::Limits {
+            idle: config.proxy.idle(),
+            tunnel_idle: config.proxy.tunnel_idle(),
+            ..http::proxy_limits()
+        };
         let state = AppParts {
             unscoped: service.clone(),
             keys,
             store: Arc::clone(&store),
             instance_id: store.instance_id().await?,
-            forwarder: Forwarder::new(http::proxy_limits(config.proxy.tunnel_idle()), tasks),
+            forwarder: Forwarder::new(forwarding, tasks),
             eip: eip.filter(|eip| !eip.is_empty()),
             keyless_from_sandboxes: config.proxy.keyless_from_sandboxes,
             room,

@@ -50,6 +50,7 @@ pub(super) const KEYS: &[&str] = &[
     "proxy.resolve_internal",
     "proxy.keyless_from_sandboxes",
     "proxy.limit_per_sandbox",
+    "proxy.idle_timeout",
     "proxy.tunnel_idle_timeout",
     "renew_intent.enabled",
     "renew_intent.min_interval_seconds",

@@ -247,17 +247,29 @@ pub struct ProxySection {
     pub keyless_from_sandboxes: bool,
     /// Requests to one sandbox served at once; more get 503. 0: no limit.
     pub limit_per_sandbox: usize,
+    /// Seconds that a program may be silent before or within its response. 0: no limit.
+    pub idle_timeout: u64,
     /// Seconds that a tunnel, such as a WebSocket, may be silent. 0: no limit.
     pub tunnel_idle_timeout: u64,
 }
 
 impl ProxySection {
+    /// Longest silence of an exchange other than a tunnel.
+    #[must_use]
+    pub fn idle(&self) -> Option<Duration> {
+        limit(self.idle_timeout)
+    }
+
     /// Longest silence of a tunnel.
     #[must_use]
     pub fn tunnel_idle(&self) -> Option<Duration> {
-        let seconds = self.tunnel_idle_timeout;
-        (seconds > 0).then(|| Duration::from_secs(seconds))
+        limit(self.tunnel_idle_timeout)
     }
+}
+
+/// Seconds of a limit, of which 0 is none.
+fn limit(seconds: u64) -> Option<Duration> {
+    (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
 impl Default for ProxySection {
@@ -266,6 +278,8 @@ impl Default for ProxySection {
             resolve_internal: true,
             keyless_from_sandboxes: false,
             limit_per_sandbox: 256,
+            // contract: lifecycle §7, read timeout
+            idle_timeout: 180,
             tunnel_idle_timeout: 3600,
         }
     }

@@ -309,6 +309,23 @@ async fn a_silent_tunnel_is_closed() {
     server.stop().await;
 }
 
+#[tokio::test]
+async fn a_program_that_is_silent_for_too_long_is_a_504() {
+    let program = mute().await;
+    let idle = scaled(Duration::from_secs(1)).as_secs();
+    let more = format!("[proxy]\nidle_timeout = {idle}");
+    let server = TestServer::around([running_at("a", BOX, None)], &more)
+        .await
+        .unwrap();
+    let stream = connect_from(client(1), server.address).await.unwrap();
+    let request = proxied(&program, "Connection: close\r\n");
+    let answered = timeout(patience(), exchange(stream, &request)).await;
+    let answer = answered.expect("the program is waited for").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
+    assert!(answer.contains("BACKEND_TIMEOUT"), "{answer}");
+    server.stop().await;
+}
+
 /// The warnings that the tasks of this thread log.
 #[derive(Clone, Default)]
 struct Warnings(Arc<Mutex<Vec<u8>>>);

@@ -45,6 +45,22 @@ fn defaults_are_the_contracts() {
         Path::new("/home/a/.opensandbox/opensandbox.db")
     );
     assert!(config.runtime.execd_auth && config.runtime.execd_image.is_none());
+    let seconds = |limit: Option<std::time::Duration>| limit.map(|it| it.as_secs());
+    let silences = (
+        seconds(config.proxy.idle()),
+        seconds(config.proxy.tunnel_idle()),
+    );
+    assert_eq!(silences, (Some(180), Some(3600)));
+}
+
+#[test]
+fn the_silence_of_a_program_has_the_configured_limit_or_none() {
+    for (seconds, limit) in [(0, None), (1, Some(1)), (3600, Some(3600))] {
+        let text = format!("[runtime]\ntype = 'docker'\n[proxy]\nidle_timeout = {seconds}");
+        let proxy = read(&text).unwrap().config.proxy;
+        assert_eq!(proxy.idle().map(|it| it.as_secs()), limit);
+        assert_eq!(proxy.tunnel_idle_timeout, 3600);
+    }
 }
 
 #[test]

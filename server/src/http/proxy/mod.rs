@@ -67,7 +67,7 @@ use crate::{
     trace,
 };
 
-/// Longest silence in an exchange; event streams of execd say something every 3 s.
+/// Longest time for which a client may take nothing of a response.
 const IDLE: Duration = Duration::from_secs(180);
 /// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -107,14 +107,12 @@ static DROPPED_WITH_TOKEN: [HeaderName; 6] = [
     EXECD_TOKEN,
 ];
 
-/// Limits of the server's forwarder.
+/// Limits of the server's forwarder. How long exchanges and tunnels may be silent is configured.
 #[must_use]
-pub(crate) fn limits(tunnel_idle: Option<Duration>) -> Limits {
+pub(crate) fn limits() -> Limits {
     Limits {
         connect: CONNECT,
         refused: &REFUSED,
-        idle: Some(IDLE),
-        tunnel_idle,
         keep: KEEP,
         keep_per_backend: KEEP_PER_BACKEND,
         ..Limits::default()
