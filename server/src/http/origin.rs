@@ -2,7 +2,7 @@
 //! forge; programs say nothing.
 
 use axum::extract::Request;
-use http::{Uri, header};
+use http::{Uri, header, uri::Authority};
 
 /// Who sent a request, as far as its `Origin` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,18 +20,34 @@ pub(super) fn of(request: &Request) -> Origin {
     let Some(origin) = request.headers().get(header::ORIGIN) else {
         return Origin::Unknown;
     };
-    let text = |value: &http::HeaderValue| value.to_str().ok().map(str::to_owned);
-    let host = request
-        .uri()
-        .authority()
-        .map(|host| host.as_str().to_owned());
-    let host = host.or_else(|| request.headers().get(header::HOST).and_then(text));
-    let origin = text(origin).and_then(|origin| origin.parse::<Uri>().ok());
+    let origin = origin.to_str().ok();
+    let origin = origin.and_then(|origin| origin.parse::<Uri>().ok());
     let origin = origin.as_ref().and_then(Uri::authority);
-    match (origin, host) {
-        (Some(origin), Some(host)) if origin.as_str().eq_ignore_ascii_case(&host) => Origin::Own,
+    match (origin, host(request)) {
+        (Some(origin), Some(host)) if origin.as_str().eq_ignore_ascii_case(host) => Origin::Own,
         _ => Origin::Foreign,
     }
+}
+
+/// Whether a request names a page under its own host as the one that it comes from, in `Referer`. Scripts
+/// cannot name a page of another origin, but can leave the header out.
+pub(super) fn has_own_referer(request: &Request) -> bool {
+    let referer = request.headers().get(header::REFERER);
+    let referer = referer.and_then(|referer| referer.to_str().ok());
+    let authority = referer.and_then(|referer| {
+        let (_, rest) = referer.split_once("://")?;
+        rest.split(['/', '?', '#']).next()
+    });
+    match (authority, host(request)) {
+        (Some(authority), Some(host)) => authority.eq_ignore_ascii_case(host),
+        _ => false,
+    }
+}
+
+/// The host and port that a request names.
+fn host(request: &Request) -> Option<&str> {
+    let named = request.uri().authority().map(Authority::as_str);
+    named.or_else(|| request.headers().get(header::HOST)?.to_str().ok())
 }
 
 #[cfg(test)]
@@ -63,5 +79,29 @@ mod tests {
         ] {
             assert_eq!(sent(Some(other)), Origin::Foreign, "{other}");
         }
+    }
+
+    #[test]
+    fn only_a_page_of_the_same_host_and_port_is_an_own_referer() {
+        let is_own = |referer: &str| {
+            let request = Request::builder().header("host", "h:8080");
+            let request = request.header("referer", referer).body(Body::empty());
+            has_own_referer(&request.unwrap())
+        };
+        for own in ["http://h:8080/a?b", "http://H:8080", "http://h:8080?\"|"] {
+            assert!(is_own(own), "{own}");
+        }
+        for other in [
+            "",
+            "/a",
+            "http://h/",
+            "http://h:8080.e/",
+            "http://x/?://h:8080/",
+            "http://h:8080@x/",
+            "about:blank",
+        ] {
+            assert!(!is_own(other), "{other}");
+        }
+        assert!(!has_own_referer(&Request::new(Body::empty())));
     }
 }

@@ -40,7 +40,8 @@ async fn mirror(tasks: &Supervisor) -> SocketAddr {
                 }
                 let answer = format!(
                     "HTTP/1.1 200 OK\r\nSet-Cookie: osb_preview=stolen\r\nSet-Cookie: a=b\r\n\
-                     Clear-Site-Data: \"cookies\"\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                     Clear-Site-Data: \"cookies\"\r\nReferrer-Policy: no-referrer\r\n\
+                     Content-Length: {}\r\nConnection: close\r\n\r\n",
                     head.len()
                 );
                 let _ = stream.write_all(answer.as_bytes()).await;
@@ -108,6 +109,24 @@ impl Listener<'_> {
             .http
             .get(format!("http://{}{path}", self.address));
         let request = request.header("host", &self.host);
+        // As browsers that open a page.
+        let request = request.header("accept", "text/html,*/*;q=0.8");
+        self.get_with(request, headers).await
+    }
+
+    /// A request of a part of a page.
+    async fn part(&self, path: &str, headers: &[(&str, &str)]) -> Response {
+        let url = format!("http://{}{path}", self.address);
+        let request = self.browser.http.get(url).header("host", &self.host);
+        self.get_with(request.header("accept", "*/*"), headers)
+            .await
+    }
+
+    async fn get_with(
+        &self,
+        request: reqwest::RequestBuilder,
+        headers: &[(&str, &str)],
+    ) -> Response {
         let with = |request: reqwest::RequestBuilder, header: &(&str, &str)| {
             request.header(header.0, header.1)
         };
@@ -119,7 +138,8 @@ impl Listener<'_> {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let host = &self.host;
         let head = format!(
-            "GET / HTTP/1.1\r\nHost: {host}\r\nCookie: {pass}\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n"
+            "GET / HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\nCookie: {pass}\r\n\
+             Connection: upgrade\r\nUpgrade: echo\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
@@ -180,6 +200,7 @@ async fn a_ticket_of_the_console_opens_one_origin_and_no_cookie_passes() {
     let newer = newer.resolve(name, address).build().unwrap();
     let answer = newer
         .get(format!("http://{}/", own.host))
+        .header("accept", "text/html")
         .header("cookie", &pass);
     let answer = answer.send().await.unwrap();
     assert_eq!(
@@ -196,6 +217,8 @@ async fn a_ticket_of_the_console_opens_one_origin_and_no_cookie_passes() {
     }
     let policy = shown.headers()["content-security-policy"].to_str().unwrap();
     assert_eq!(policy, "frame-ancestors 'self'");
+    let referrer = shown.headers()["referrer-policy"].to_str().unwrap();
+    assert_eq!(referrer, "same-origin", "or its parts are refused");
     let head = shown.text().await.unwrap().to_ascii_lowercase();
     assert!(head.starts_with("get /a//b?x=%20 http/1.1\r\n"), "{head}");
     assert!(head.contains("authorization: bearer theirs"), "{head}");
@@ -284,6 +307,24 @@ async fn pages_of_other_origins_get_nothing() {
         let answer = listener.get("/", &headers).await;
         assert_eq!(answer.status(), status, "{headers:?}");
     }
+    // Browsers name no origin of a read, and by plain HTTP nothing else but the page.
+    let own_page = format!("{own}/page?x");
+    for (referer, status) in [
+        (&*own_page, 200),
+        (&*own, 200),
+        ("http://b-80.localhost:8091/", 403),
+        (
+            "http://b-80.localhost:8091/?http://a-80.localhost:8091/",
+            403,
+        ),
+        ("", 403),
+    ] {
+        let headers = [("cookie", &*pass), ("referer", referer)];
+        let answer = listener.part("/", &headers).await;
+        assert_eq!(answer.status(), status, "{referer:?}");
+    }
+    let answer = listener.part("/", &[("cookie", &pass)]).await;
+    assert_eq!(answer.status(), 403, "without a page");
     for host in ["localhost", "a-44772.localhost", "127.0.0.1"] {
         let elsewhere = Listener {
             host: host.to_owned(),

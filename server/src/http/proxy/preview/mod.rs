@@ -19,8 +19,8 @@ use axum::{
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version,
     header::{
-        CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, LOCATION, REFERRER_POLICY,
-        SET_COOKIE,
+        ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, LOCATION,
+        REFERRER_POLICY, SET_COOKIE,
     },
 };
 use osb_forward::{Forwarded, HeaderRules, Lease, Peer};
@@ -195,6 +195,9 @@ async fn forward(State(state): State<PreviewState>, mut request: Request) -> Res
             match app.forwarder.forward_or(request, to, &rules, detour).await {
                 Ok(mut response) => {
                     guard(response.headers_mut());
+                    if !origins.is_https() {
+                        keep_referer(response.headers_mut());
+                    }
                     match version {
                         Version::HTTP_2 => {
                             response.map(|body| unless_stalled(body, IDLE, &app.tasks))
@@ -283,9 +286,23 @@ fn is_foreign(request: &Request) -> bool {
         && says("sec-fetch-mode") == Some(b"navigate")
         && says("sec-fetch-dest") == Some(b"document");
     match says("sec-fetch-site") {
-        Some(b"same-origin" | b"none") | None => origin::of(request) == Origin::Foreign,
+        Some(b"same-origin" | b"none") => origin::of(request) == Origin::Foreign,
         Some(_) => !is_visit,
+        // An older browser, or one that came by plain HTTP: it says nothing of the kind, and names no
+        // origin when it only reads.
+        None => match origin::of(request) {
+            Origin::Own => false,
+            Origin::Foreign => true,
+            Origin::Unknown => !opens_page(request) && !origin::has_own_referer(request),
+        },
     }
+}
+
+/// Whether a browser wants a page rather than a part of one.
+fn opens_page(request: &Request) -> bool {
+    let accept = request.headers().get(ACCEPT).map(HeaderValue::as_bytes);
+    [Method::GET, Method::HEAD].contains(request.method())
+        && accept.is_some_and(|accept| accept.starts_with(b"text/html"))
 }
 
 /// Keeps what a sandbox sends from acting beyond its origin.
@@ -296,6 +313,18 @@ fn guard(headers: &mut HeaderMap) {
     // Otherwise pages may agree to be of the domain that they share.
     let cluster = HeaderName::from_static("origin-agent-cluster");
     headers.insert(cluster, HeaderValue::from_static("?1"));
+}
+
+/// Lets the pages of an origin name themselves to it, which [`is_foreign`] needs where browsers say nothing
+/// else. No other origin learns of it.
+fn keep_referer(headers: &mut HeaderMap) {
+    let hides = |policy: &HeaderValue| {
+        let mut tokens = policy.as_bytes().split(|byte| *byte == b',');
+        tokens.any(|token| token.trim_ascii().eq_ignore_ascii_case(b"no-referrer"))
+    };
+    if headers.get_all(REFERRER_POLICY).iter().any(hides) {
+        headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    }
 }
 
 /// A refusal that people read.
