@@ -35,6 +35,7 @@ use crate::{
         tls::{Tls, TlsFiles},
     },
     identity::{Accounts, Authenticator, Tenants},
+    own_addresses,
     preview_origin::PreviewOrigins,
     sandbox::{ForeignFiles, Limits, RenewalLimits, Service},
     webhooks::{Clock, SystemClock, Webhooks},
@@ -467,7 +468,7 @@ fn default_policy(config: &Config) -> anyhow::Result<Option<Arc<str>>> {
     let is_docker = config.runtime.kind == RuntimeType::Docker;
     // The addresses of a server that does not reach sandboxes at theirs may not be their host's.
     let own = match is_docker && config.proxy.resolve_internal {
-        true => hosts::own_addresses(),
+        true => own_addresses::list(),
         false => Vec::new(),
     };
     let policy = config.egress.default_policy(&own);

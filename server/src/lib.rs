@@ -19,6 +19,7 @@ pub mod identity;
 pub mod maintenance;
 pub mod manage;
 pub mod otel;
+mod own_addresses;
 mod preview_origin;
 pub mod sandbox;
 mod trace;

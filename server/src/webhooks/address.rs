@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use ipnet::IpNet;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-use crate::sandbox::Service;
+use crate::{own_addresses, sandbox::Service};
 
 /// Networks that are not the public Internet, and those that embed IPv4 addresses.
 const NOT_PUBLIC: [&str; 31] = [
@@ -62,8 +62,8 @@ pub(super) struct RefusedAddress;
 impl fmt::Display for RefusedAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "the host is not on the public Internet; [webhooks_delivery] allow_private or \
-             allow_networks opens private networks",
+            "the host is not on the public Internet, or is this server's own; [webhooks_delivery] \
+             allow_private or allow_networks opens other networks",
         )
     }
 }
@@ -84,6 +84,8 @@ pub struct OpenNetworks {
 pub(super) struct AddressRules {
     open: OpenNetworks,
     is_sandbox: Arc<dyn Fn(IpAddr) -> bool + Send + Sync>,
+    /// Whether an address is this host's own. Asked each time, because interfaces come and go.
+    is_own: fn(IpAddr) -> bool,
 }
 
 impl fmt::Debug for AddressRules {
@@ -98,6 +100,7 @@ impl AddressRules {
         Self {
             open,
             is_sandbox: Arc::new(move |address| service.is_sandbox_address(address)),
+            is_own: own_addresses::contain,
         }
     }
 
@@ -110,7 +113,7 @@ impl AddressRules {
             return false;
         }
         let within = |networks: &[IpNet]| networks.iter().any(|it| it.contains(&address));
-        within(&self.open.networks) || !within(&NETWORKS)
+        within(&self.open.networks) || !within(&NETWORKS) && !(self.is_own)(address)
     }
 
     /// Checks the host of a URL that is an address; the connection of a name asks the resolver.
@@ -167,11 +170,18 @@ impl Resolve for GuardedResolver {
 mod tests {
     use super::*;
 
+    /// `2606:4700::7`.
+    const OWN_V6: u128 = (0x2606_4700 << 96) | 7;
+
     fn rules(open: OpenNetworks) -> AddressRules {
         let sandbox: IpAddr = "8.8.4.4".parse().unwrap();
         AddressRules {
             open,
             is_sandbox: Arc::new(move |address| address == sandbox),
+            is_own: |address| {
+                let own: [IpAddr; 2] = [[8, 8, 8, 1].into(), Ipv6Addr::from_bits(OWN_V6).into()];
+                own.contains(&address)
+            },
         }
     }
 
@@ -207,6 +217,10 @@ mod tests {
             "ff02::1",
             "8.8.4.4",
             "::ffff:8.8.4.4",
+            // This host's own, public as they are.
+            "8.8.8.1",
+            "::ffff:8.8.8.1",
+            "2606:4700::7",
         ] {
             assert!(!permitted(&rules, refused), "{refused}");
         }
@@ -217,6 +231,7 @@ mod tests {
         let networks = vec![
             "10.1.0.0/16".parse().unwrap(),
             "8.8.4.0/24".parse().unwrap(),
+            "8.8.8.1/32".parse().unwrap(),
         ];
         let some = rules(OpenNetworks {
             all: false,
@@ -224,6 +239,7 @@ mod tests {
         });
         assert!(permitted(&some, "10.1.2.3") && permitted(&some, "8.8.8.8"));
         assert!(!permitted(&some, "10.2.0.1") && !permitted(&some, "8.8.4.4"));
+        assert!(permitted(&some, "8.8.8.1") && !permitted(&some, "2606:4700::7"));
         let all = rules(OpenNetworks {
             all: true,
             networks: Vec::new(),
@@ -241,6 +257,8 @@ mod tests {
             "http://2130706433/",
             "http://[::1]:8080/",
             "http://[::ffff:169.254.169.254]/",
+            "http://8.8.8.1:8080/",
+            "http://[2606:4700::7]/",
         ] {
             let url = url::Url::parse(url).unwrap();
             assert_eq!(rules.check_host(&url), Err(RefusedAddress), "{url}");
@@ -270,9 +288,11 @@ mod tests {
             let found = resolver.resolve("example.org".parse().unwrap()).await;
             found.map(|found| found.map(|it| it.ip().to_string()).collect::<Vec<_>>())
         };
-        let both = resolve(&["10.0.0.1", "8.8.8.8"]).await;
+        let both = resolve(&["10.0.0.1", "8.8.8.1", "8.8.8.8"]).await;
         assert_eq!(both.unwrap(), ["8.8.8.8"]);
-        let private = resolve(&["10.0.0.1", "::1"]).await.unwrap_err();
-        assert!(private.is::<RefusedAddress>(), "{private}");
+        for refused in [["10.0.0.1", "::1"], ["8.8.8.1", "2606:4700::7"]] {
+            let error = resolve(&refused).await.unwrap_err();
+            assert!(error.is::<RefusedAddress>(), "{error}");
+        }
     }
 }
