@@ -339,19 +339,27 @@ fn write_row(entry: &AuditEntry, text: &mut Vec<u8>) {
 }
 
 /// Appends a cell (RFC 4180). Spreadsheets run a text that begins like a formula, and clients choose
-/// some of these texts: an apostrophe keeps it a text.
+/// some of these texts: an apostrophe keeps it a text. Some separate cells at `;` or tabs, and then see
+/// no quotation within what they split, so each part that they may take for a cell is guarded.
 fn write_cell(cell: &str, text: &mut Vec<u8>) {
     const FORMULA: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
-    let begins = cell.trim_start_matches([' ', '\n']);
-    let guard = if begins.starts_with(FORMULA) { "'" } else { "" };
-    let is_plain = guard.is_empty() && !cell.contains(['"', ',', '\r', '\n', '\'']);
-    if is_plain {
+    const SEPARATORS: [char; 4] = [';', '\t', '\r', '\n'];
+    let is_formula = |part: &str| {
+        let begins = part.trim_start_matches([' ', '\n', '"']);
+        begins.starts_with(FORMULA)
+    };
+    let is_harmless = |letter: char| letter.is_ascii_alphanumeric() || " ._:/-".contains(letter);
+    if !is_formula(cell) && cell.chars().all(is_harmless) {
         text.extend(cell.as_bytes());
         return;
     }
     text.push(b'"');
-    text.extend(guard.as_bytes());
-    text.extend(cell.replace('"', "\"\"").as_bytes());
+    for part in cell.split_inclusive(SEPARATORS) {
+        if is_formula(part) {
+            text.push(b'\'');
+        }
+        text.extend(part.replace('"', "\"\"").as_bytes());
+    }
     text.push(b'"');
 }
 
@@ -359,11 +367,19 @@ fn write_cell(cell: &str, text: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
+    fn written(cell: &str) -> String {
+        let mut text = Vec::new();
+        write_cell(cell, &mut text);
+        String::from_utf8(text).unwrap()
+    }
+
     #[test]
     fn no_cell_is_a_formula_or_ends_its_row() {
-        for (cell, written) in [
+        for (cell, expected) in [
             ("plain", "plain"),
             ("", ""),
+            ("2026-11-01T00:00:00Z", "2026-11-01T00:00:00Z"),
+            ("10.0.0.1 a_b/c", "10.0.0.1 a_b/c"),
             ("a,b", "\"a,b\""),
             ("a\"b", "\"a\"\"b\""),
             ("a\r\nb", "\"a\r\nb\""),
@@ -371,14 +387,36 @@ mod tests {
             ("+1", "\"'+1\""),
             ("-1", "\"'-1\""),
             ("@SUM(A1)", "\"'@SUM(A1)\""),
-            ("\t=1", "\"'\t=1\""),
-            ("\r=1", "\"'\r=1\""),
+            ("\t=1", "\"'\t'=1\""),
+            ("\r=1", "\"'\r'=1\""),
             (" =1", "\"' =1\""),
             ("=\"x\"", "\"'=\"\"x\"\"\""),
+            ("a;b", "\"a;b\""),
+            ("a;=1", "\"a;'=1\""),
+            ("a; @x;-1", "\"a;' @x;'-1\""),
+            ("a;\"=1\"", "\"a;'\"\"=1\"\"\""),
+            ("a\n+1", "\"a\n'+1\""),
+            ("a=1", "\"a=1\""),
+            ("é", "\"é\""),
         ] {
-            let mut text = Vec::new();
-            write_cell(cell, &mut text);
-            assert_eq!(String::from_utf8(text).unwrap(), written, "{cell:?}");
+            assert_eq!(written(cell), expected, "{cell:?}");
+        }
+    }
+
+    #[test]
+    fn no_part_of_a_cell_is_a_formula_whatever_separates_cells() {
+        let texts = [
+            "", "a", " ", "\"", ";", ",", "\t", "\n", "\r", "=1", "+1", "-1", "@x",
+        ];
+        let count = texts.len();
+        for number in 0..count.pow(3) {
+            let places = [number, number / count, number / count / count];
+            let cell = places.map(|place| texts[place % count]).concat();
+            let cell = written(&format!("x{cell}")) + ";" + &written(&cell);
+            for part in cell.split([';', '\t', '\r', '\n']) {
+                let begins = part.trim_start_matches([' ', '"']);
+                assert!(!begins.starts_with(['=', '+', '-', '@']), "{cell:?}");
+            }
         }
     }
 }
