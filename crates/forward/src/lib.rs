@@ -41,6 +41,7 @@ mod patience;
 mod pool;
 mod request_body;
 mod rules;
+mod socket;
 mod target;
 mod tunnel;
 mod turn;

@@ -31,7 +31,12 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::{Detour, Limits, request_body::RequestBody, turn::Turn};
+use crate::{
+    Detour, Limits,
+    request_body::RequestBody,
+    socket::{Resetting, Socket},
+    turn::Turn,
+};
 
 /// Silence after which the kernel sends keep-alive probes, which end tunnels to vanished backends.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
@@ -157,15 +162,16 @@ impl Pool {
     }
 
     async fn open(&self, backend: &Authority) -> io::Result<Connection> {
-        let stream = self.open_stream(backend).await?;
+        let (socket, resetting) = Socket::new(self.open_stream(backend).await?);
         let (sender, driver) = self
             .0
             .http
-            .handshake(TokioIo::new(stream))
+            .handshake(TokioIo::new(socket))
             .await
             .map_err(io::Error::other)?;
         Ok(Connection {
             backend: backend.as_str().into(),
+            resetting,
             sender,
             drive: Drive::Inline(Box::pin(driver.with_upgrades())),
             turn: Turn::new(),
@@ -190,7 +196,8 @@ impl Pool {
         Ok(stream)
     }
 
-    /// Keeps a connection whose exchange is over for the next request, if it can serve another.
+    /// Keeps a connection whose exchange is over for the next request, if it can serve another. One that
+    /// is too many is reset.
     pub(crate) fn put(&self, connection: Connection) {
         let is_reusable =
             matches!(connection.drive, Drive::Inline(_)) && connection.sender.is_ready();
@@ -206,6 +213,8 @@ impl Pool {
         let backend = Arc::clone(&connection.backend);
         let kept = unused.by_backend.entry(backend).or_default();
         if kept.len() >= keep_per_backend {
+            // Many requests a second that each need a new connection come here.
+            connection.resetting.at_drop();
             return;
         }
         kept.push(Kept {
@@ -267,6 +276,7 @@ fn is_transient(error: &io::Error) -> bool {
 /// A connection to a backend, for one exchange at a time.
 pub(crate) struct Connection {
     backend: Arc<str>,
+    resetting: Resetting,
     sender: SendRequest<RequestBody>,
     drive: Drive,
     turn: Turn,

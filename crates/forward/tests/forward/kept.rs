@@ -1,9 +1,9 @@
 //! Connections that earlier requests left: which requests use them, and what a backend that closes them
 //! costs.
 
-use crate::support::{Fixture, Wire, lines};
-use osb_forward::HeaderRules;
-use tokio::{io::AsyncReadExt, net::TcpStream};
+use crate::support::{Fixture, PATIENCE, Wire, lines};
+use osb_forward::{HeaderRules, Limits};
+use tokio::{io::AsyncReadExt, net::TcpStream, time::timeout};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 /// Requests on one connection of a client.
@@ -165,4 +165,31 @@ async fn a_get_is_sent_again_when_a_kept_connection_breaks_before_the_response()
     assert_eq!(lines(&head, "x-a"), ["1"]);
     backend.write(OK).await;
     client.read_to("\r\n\r\nok").await;
+}
+
+#[tokio::test]
+async fn a_connection_too_many_is_reset_and_occupies_no_port() {
+    let limits = Limits {
+        keep_per_backend: 1,
+        ..Limits::default()
+    };
+    let fixture = Fixture::with_limits(HeaderRules::default(), limits).await;
+    let mut client = Wire(TcpStream::connect(fixture.proxy).await.unwrap());
+    let mut backends = Vec::new();
+    for _ in 0..2 {
+        client
+            .write("POST /p/ HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi")
+            .await;
+        let mut backend = fixture.accept().await;
+        backend.read_to("hi").await;
+        backend.write(OK).await;
+        client.read_to("\r\n\r\nok").await;
+        backends.push(backend);
+    }
+    let ended = timeout(PATIENCE, backends[1].0.read_u8()).await.unwrap();
+    let kind = ended.map_err(|error| error.kind());
+    assert_eq!(kind, Err(std::io::ErrorKind::ConnectionReset));
+    client.write("GET /p/2 HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let head = backends[0].head().await;
+    assert!(head.starts_with("GET /2 "), "the other is kept: {head}");
 }
