@@ -9,7 +9,7 @@ use super::repeat::{self, Name};
 use crate::{process::query, repo::Repo};
 
 /// Folders of the suites in Python, below `end2end`.
-const FOLDERS: [&str; 3] = ["sdk", "contract", "cli"];
+const FOLDERS: [&str; 4] = ["sdk", "contract", "cli", "agents"];
 /// Every file of such a folder.
 pub(super) const ALL: &str = ".";
 

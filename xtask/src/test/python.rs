@@ -1,5 +1,5 @@
-//! The suites in Python: both generations of the official SDK, the official command, and the contract
-//! over plain HTTP.
+//! The suites in Python: both generations of the official SDK, agent frameworks that use it, the official
+//! command, and the contract over plain HTTP.
 
 mod matrix;
 
@@ -43,6 +43,10 @@ const FULL: &str = "OPENSANDBOX_TEST_FULL";
 
 /// Folder of the tests with the SDK, which have a matrix.
 const SDK: &str = "sdk";
+
+/// Environment of packages of which one needs a newer Python than the other suites. Without one, its
+/// tests say so and are skipped.
+const DEEPAGENTS: &str = "deepagents";
 
 /// One run of pytest.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +103,7 @@ const EGRESS: [&str; 3] = [
 ];
 
 /// The SDK generations come first, because users depend on them.
-const RUNS: [Run; 6] = [
+const RUNS: [Run; 8] = [
     Run {
         name: "official SDK 1.1",
         environment: "1.1",
@@ -133,6 +137,24 @@ const RUNS: [Run; 6] = [
         files: &EGRESS,
         suffix: "-egress",
         ..CONTRACT
+    },
+    Run {
+        name: "agents of deepagents",
+        environment: DEEPAGENTS,
+        requirements: "agents/requirements-deepagents.txt",
+        folder: "agents",
+        files: &["test_backends.py", "test_threads.py"],
+        without: &[],
+        suffix: "",
+    },
+    Run {
+        name: "agents of agno",
+        environment: "agno",
+        requirements: "agents/requirements-agno.txt",
+        folder: "agents",
+        files: &["test_agno.py"],
+        without: &[],
+        suffix: "",
     },
     Run {
         without: &EGRESS,
@@ -184,10 +206,14 @@ pub(super) const NAMES: [&str; RUNS.len()] = [
     RUNS[3].name,
     RUNS[4].name,
     RUNS[5].name,
+    RUNS[6].name,
+    RUNS[7].name,
 ];
 
-/// How many of [`RUNS`] are about the SDK.
+/// How many of [`RUNS`] are about the SDK,
 const SDK_RUNS: usize = 3;
+/// and how many after them, about egress and agents, take as long as the rest.
+const EGRESS_RUNS: usize = 3;
 
 /// Runs all suites, and a part of them against a server on PostgreSQL; or all suites against the
 /// latter.
@@ -219,7 +245,7 @@ pub(super) fn run(context: &Context<'_>) -> Tally {
 /// idle.
 fn side_by_side(context: &Context<'_>, matrix: Matrix) -> Tally {
     let (of_sdk, others) = RUNS.split_at(SDK_RUNS);
-    let (egress, others) = others.split_at(1);
+    let (egress, others) = others.split_at(EGRESS_RUNS);
     let lane = |server, store| Lane::new(server, store, matrix);
     let sdk = || lane("python-server-sdk", Database::Sqlite).run(context, of_sdk);
     let egress = || lane("python-server-egress", Database::Sqlite).run(context, egress);
@@ -382,10 +408,15 @@ fn environment(context: &Context<'_>, run: Run) -> Result<PathBuf> {
     static INSTALLING: Mutex<()> = Mutex::new(());
     let _held = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
     let requirements = context.repo.path("end2end").join(run.requirements);
+    let base = match run.environment {
+        DEEPAGENTS => python::newer(),
+        _ => PathBuf::from(python::PYTHON),
+    };
     python::environment(
         context.repo,
         &context.installer,
         run.environment,
+        &base,
         &requirements,
     )
 }
