@@ -123,8 +123,14 @@ impl Reached<'_> {
             assert_eq!(seen, (200, format!("{} 300000", posts + number)), "{kind}");
         }
         assert_eq!(self.echoed(port).await, Message::text("ping"), "{kind}");
-        let led = self.get(port, "/leads").await;
-        assert_eq!(led, (200, "/led".to_owned()), "{kind}: it is followed");
+        let leads = self.server.request(Method::GET, &self.path(port, "/leads"));
+        let answer = with(leads, &self.headers).send().await.unwrap();
+        assert_eq!(answer.status(), 302, "{kind}");
+        assert_eq!(
+            answer.headers()["location"],
+            *self.path(port, "/led"),
+            "{kind}"
+        );
     }
 
     /// How many posts the program has counted with this one.
