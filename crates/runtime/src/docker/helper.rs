@@ -11,7 +11,7 @@ use bollard::{
 use rand::RngExt;
 use tracing::debug;
 
-use super::{engine::bounded, error, execd_volume, labels};
+use super::{engine::bounded, error, labels};
 
 /// Creates a container of an image for an installation, and returns its name. The sweep removes it if
 /// this process does not.
@@ -25,8 +25,8 @@ pub(super) async fn create(
     let label = (labels::HELPER.to_owned(), instance.to_owned());
     let body = ContainerCreateBody {
         image: Some(image.to_owned()),
-        // An image need not have a command.
-        entrypoint: Some(vec![execd_volume::EXECD.to_owned()]),
+        // It is never run, but an image need not have a command.
+        entrypoint: Some(vec!["/helper".to_owned()]),
         labels: Some(HashMap::from([label])),
         host_config: Some(HostConfig {
             binds: Some(binds),
