@@ -423,11 +423,16 @@ impl Service {
     /// Where a client reaches a port (contract: lifecycle §6).
     ///
     /// # Errors
-    /// When the sandbox does not exist, has no address, or does not run any more.
+    /// When the sandbox does not exist or is being removed, has no address, or does not run any more.
     pub async fn endpoint(&self, id: &SandboxId, query: &EndpointQuery) -> Result<Endpoint, Error> {
         self.available()?;
         let (runtime, hosts) = (&*self.inner.runtime, &self.inner.hosts);
-        match endpoint::for_client(runtime, hosts, &self.known(id)?.facts, query) {
+        let record = self.known(id)?;
+        if record.facts.is_deleted() {
+            // What a client begins now would end in the middle.
+            return Err(Error::NotFound(id.clone()));
+        }
+        match endpoint::for_client(runtime, hosts, &record.facts, query) {
             Err(error) => Err(self.with_last_output(error).await),
             found => found,
         }

@@ -111,6 +111,8 @@ async fn a_delete_is_answered_at_once_and_may_be_repeated() {
     let path = format!("/v1/sandboxes/{id}");
     for _ in 0..2 {
         assert_eq!(answer(server.request(Method::DELETE, &path)).await.0, 204);
+        let endpoint = server.request(Method::GET, &format!("{path}/endpoints/44772"));
+        assert_eq!(answer(endpoint).await.0, 404, "nothing begins any more");
     }
     let failed = |seen: &(StatusCode, Value)| seen.1["status"]["reason"] == "REMOVAL_FAILED";
     let (_, seen) = wait_until("the failure", || get(&server, &id), failed).await;
