@@ -1,4 +1,5 @@
-//! Node.js and the repository's npm packages: the console's assets and the browser tests.
+//! Node.js and the repository's npm packages: the console's assets and the browser tests. Bun, for the
+//! tests in JavaScript.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,6 +21,8 @@ const OLDEST_NODE: u32 = 18;
 const OLDEST_NODE_FOR_TESTS: u32 = 20;
 /// Version that is installed from the npm registry when the installed one is too old.
 const NODE_FROM_NPM: &str = "22.23.3";
+/// Version of Bun for the tests, whatever is installed.
+const BUN: &str = "1.4.4";
 
 /// Node.js or npm as a missing prerequisite of [`packages`].
 pub(super) fn missing(installer: &Installer) -> Option<Missing> {
@@ -82,13 +85,30 @@ pub(crate) fn for_browser_tests(repo: &Repo) -> Result<PathBuf> {
             "node is {version}, the browser tests need {OLDEST_NODE_FOR_TESTS}, and npm has no node for {other}"
         ),
     };
-    let folder = repo.path("target/node");
-    let node = folder.join("node_modules").join(package).join("bin/node");
-    if !query(Command::new(&node).arg("--version"))
-        .is_ok_and(|known| known == format!("v{NODE_FROM_NPM}"))
-    {
+    let program = format!("{package}/bin/node");
+    from_npm(repo, package, NODE_FROM_NPM, &program)
+}
+
+/// Path of Bun for the tests in JavaScript, from the npm registry in `target`.
+pub(crate) fn bun(repo: &Repo) -> Result<PathBuf> {
+    // The package `bun` would choose one of these, but takes a script for that, which npm may not run.
+    let package = match std::env::consts::ARCH {
+        "x86_64" => "@oven/bun-linux-x64",
+        "aarch64" => "@oven/bun-linux-aarch64",
+        other => bail!("npm has no bun for {other}"),
+    };
+    from_npm(repo, package, BUN, &format!("{package}/bin/bun"))
+}
+
+/// Path of a program that the npm registry has as a package, installed in `target` unless this version of it
+/// is there. `program` is its path below `node_modules`.
+fn from_npm(repo: &Repo, package: &str, version: &str, program: &str) -> Result<PathBuf> {
+    let folder = repo.path("target").join(package);
+    let program = folder.join("node_modules").join(program);
+    let known = query(Command::new(&program).arg("--version"));
+    if !known.is_ok_and(|known| known.trim_start_matches('v') == version) {
         step(
-            &format!("install node {NODE_FROM_NPM} for the browser tests with npm"),
+            &format!("install {package} {version} for the tests with npm"),
             || {
                 run(Command::new("npm")
                     .args([
@@ -99,11 +119,11 @@ pub(crate) fn for_browser_tests(repo: &Repo) -> Result<PathBuf> {
                         "--prefix",
                     ])
                     .arg(&folder)
-                    .arg(format!("{package}@{NODE_FROM_NPM}")))
+                    .arg(format!("{package}@{version}")))
             },
         )?;
     }
-    Ok(node)
+    Ok(program)
 }
 
 /// Package and program of the Chromium without an interface of its own, which takes a third less of the

