@@ -37,18 +37,18 @@ struct Entry {
     existence: Existence,
 }
 
-/// What name servers answered for a name, over all its queries.
+/// Sum of what name servers answered for a name, over all its queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Existence {
     /// Nothing: it was refused, or none answered.
     Unknown,
-    /// It does not exist. Each answer said so.
+    /// Each answer said that it does not exist.
     Missing,
     Exists,
 }
 
 impl Existence {
-    /// What is known after an answer.
+    /// Adds what a later answer says.
     fn and(self, later: Self) -> Self {
         match (self, later) {
             (Self::Exists, _) | (_, Self::Unknown) => self,

@@ -7,9 +7,9 @@ use crate::{ForwardError, HeaderRules, Target};
 /// Another way to the program of a request.
 #[derive(Clone, Debug)]
 pub struct Detour {
-    /// Where it leads.
+    /// Backend that it leads to.
     pub to: Target,
-    /// How headers change on it.
+    /// Rules for the headers on it.
     pub rules: HeaderRules,
     /// Header of a `502` with which the backend, if it is a proxy itself, says that nothing listens
     /// behind it either.

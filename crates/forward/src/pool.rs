@@ -260,7 +260,7 @@ async fn sweep(pool: Weak<Inner>, keep: Duration) {
 
 /// A connection for a request.
 pub(crate) enum Reached {
-    /// One that an earlier request left.
+    /// Connection that an earlier request left.
     Kept(Connection),
     New(Connection),
 }

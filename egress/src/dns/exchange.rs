@@ -72,9 +72,9 @@ type Waiting = Mutex<HashMap<u16, Query>>;
 struct Query {
     /// Question as it was sent. An answer repeats it.
     question: Bytes,
-    /// Where its answer goes, or the error of its socket. `None` once there is one: the id is taken until
-    /// its owner is done, because a later query with the same id would be forgotten together with this
-    /// one.
+    /// Sends its answer, or the error of its socket, to the client's task. `None` once there is one: the
+    /// id is taken until its owner is done, because a later query with the same id would be forgotten
+    /// together with this one.
     answer: Option<oneshot::Sender<io::Result<Bytes>>>,
 }
 

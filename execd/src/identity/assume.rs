@@ -53,7 +53,7 @@ pub(crate) fn run_as(command: &mut Command, credentials: &Credentials) {
     }
 }
 
-/// Why the kernel does not let this process take another identity, for the client.
+/// Explains to the client why the kernel does not let this process take another identity.
 pub(crate) fn refusal_hint() -> String {
     hint_for(geteuid().as_raw())
 }

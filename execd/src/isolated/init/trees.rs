@@ -11,7 +11,7 @@ use rustix::{
 
 use crate::isolated::overlay::open_resolved;
 
-/// How a mount is copied: with its submounts.
+/// Copies a mount with its submounts.
 const TREE: OpenTreeFlags = OpenTreeFlags::OPEN_TREE_CLONE
     .union(OpenTreeFlags::AT_RECURSIVE)
     .union(OpenTreeFlags::OPEN_TREE_CLOEXEC);

@@ -32,7 +32,7 @@ const OWN: [&str; 3] = ["/opt/opensandbox", execd_volume::MOUNT, "/var/lib/execd
 /// Images whose links are kept.
 const IMAGES: usize = 256;
 
-/// Where each path that was looked at leads, if it is a link. `None` is no link, or no file.
+/// Targets of the links among the paths that were looked at. `None` is no link, or no file.
 type Links = HashMap<String, Option<String>>;
 
 /// Links of images, by the image's id.
@@ -60,22 +60,21 @@ impl ImageLinks {
 
 /// A mount of a sandbox.
 struct Place<'a> {
-    /// Its path, in parts.
+    /// Path, in parts.
     read: Vec<String>,
     /// The path in the image that this leads to.
     led: Vec<String>,
-    owner: Owner<'a>,
+    /// `None` for a mount of the platform or the operator, which is trusted.
+    owner: Option<Owner<'a>>,
 }
 
-/// Who asked for a mount.
+/// Origin of a mount that is not trusted.
 #[derive(Clone, Copy)]
 enum Owner<'a> {
     /// The client, by the place of the volume in the request.
     Client(usize),
     /// The image declares it.
     Image(&'a str),
-    /// The platform or the operator.
-    Trusted,
 }
 
 impl Owner<'_> {
@@ -91,11 +90,6 @@ impl Owner<'_> {
                 runtime: KIND,
                 reason: format!("image.uri: the image declares a volume at {path}, which {why}")
                     .into(),
-            },
-            Self::Trusted => RuntimeError::Other {
-                runtime: KIND,
-                op: "mount what every sandbox has",
-                reason: why.to_owned(),
             },
         };
         error.into()
@@ -130,7 +124,7 @@ impl DockerRuntime {
         let paths = places(spec, &declared, &mounts);
         for (path, owner) in &paths {
             // The engine could not mount these to show where others lead.
-            if let (Owner::Image(_), Some(own)) = (owner, own_above(path)) {
+            if let (Some(owner @ Owner::Image(_)), Some(own)) = (owner, own_above(path)) {
                 return Err(owner.refused(&covers(own)));
             }
         }
@@ -169,11 +163,12 @@ impl DockerRuntime {
             links: Links::new(),
         };
         for place in places.iter().filter(|place| is_nested(place, &places)) {
+            let Some(owner) = place.owner else {
+                continue;
+            };
             let path = format!("/{}", place.read.join("/"));
             if root.resolve(&path).await? != place.led {
-                return Err(place
-                    .owner
-                    .refused("leads through a link in another volume"));
+                return Err(owner.refused("leads through a link in another volume"));
             }
         }
         Ok(())
@@ -185,13 +180,13 @@ fn places<'a>(
     spec: &'a CreateSpec,
     declared: &'a [String],
     mounts: &'a [String],
-) -> Vec<(&'a str, Owner<'a>)> {
+) -> Vec<(&'a str, Option<Owner<'a>>)> {
     let volumes = spec.volumes.iter().enumerate();
-    let of_client = volumes.map(|(index, it)| (it.mount_path.as_str(), Owner::Client(index)));
+    let of_client = volumes.map(|(index, it)| (it.mount_path.as_str(), Some(Owner::Client(index))));
     let of_image = declared
         .iter()
-        .map(|path| (path.as_str(), Owner::Image(path)));
-    let others = mounts.iter().map(|path| (path.as_str(), Owner::Trusted));
+        .map(|path| (path.as_str(), Some(Owner::Image(path))));
+    let others = mounts.iter().map(|path| (path.as_str(), None));
     let mut known = HashSet::new();
     let mut all: Vec<_> = of_client.chain(of_image).chain(others).collect();
     all.retain(|(path, _)| known.insert(parts(path).collect::<Vec<_>>()));
@@ -202,9 +197,9 @@ fn places<'a>(
 fn check_places(own: &[Vec<String>], places: &[Place<'_>]) -> Result<(), NotStarted> {
     for (number, place) in places.iter().enumerate() {
         let Place { read, led, owner } = place;
-        if matches!(owner, Owner::Trusted) {
+        let Some(owner) = owner else {
             continue;
-        }
+        };
         let is_linked = led != read;
         let shown = led.join("/");
         // The engine mounts by the number of parts in a path. What an image declares above the platform's
@@ -239,7 +234,7 @@ fn check_places(own: &[Vec<String>], places: &[Place<'_>]) -> Result<(), NotStar
 fn is_nested(place: &Place<'_>, all: &[Place<'_>]) -> bool {
     let is_other =
         |it: &Place<'_>| it.led.len() < place.led.len() && place.led.starts_with(&it.led);
-    !matches!(place.owner, Owner::Trusted) && all.iter().any(is_other)
+    all.iter().any(is_other)
 }
 
 /// The platform's directory at or above a path, as it reads.
@@ -340,7 +335,7 @@ fn parts(path: &str) -> impl Iterator<Item = String> + '_ {
 mod tests {
     use super::*;
 
-    fn place<'a>(read: &str, led: &str, owner: Owner<'a>) -> Place<'a> {
+    fn place<'a>(read: &str, led: &str, owner: Option<Owner<'a>>) -> Place<'a> {
         Place {
             read: parts(read).collect(),
             led: parts(led).collect(),
@@ -355,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_mount_behind_a_link_overlaps_with_none() {
-        let of = |index: usize, read: &str, led: &str| place(read, led, Owner::Client(index));
+        let of = |index: usize, read: &str, led: &str| place(read, led, Some(Owner::Client(index)));
         for (others, refused) in [
             (vec![of(1, "/b", "/b")], false),
             (vec![of(1, "/run/b", "/run/b")], false),
@@ -363,9 +358,9 @@ mod tests {
             (vec![of(1, "/run/a", "/run/a")], true),
             (vec![of(1, "/run/a/below", "/run/a/below")], true),
             (vec![of(1, "/p/q/r", "/run")], true),
-            (vec![place("/run", "/run", Owner::Trusted)], true),
+            (vec![place("/run", "/run", None)], true),
             (
-                vec![place("/run/a", "/run/a", Owner::Image("/run/a"))],
+                vec![place("/run/a", "/run/a", Some(Owner::Image("/run/a")))],
                 true,
             ),
         ] {
@@ -380,12 +375,12 @@ mod tests {
     #[test]
     fn only_what_an_image_declares_without_a_link_may_be_above_the_platform() {
         for (read, led, owner, refused) in [
-            ("/opt", "/opt", Owner::Image("/opt"), false),
-            ("/high", "/opt", Owner::Image("/high"), true),
-            ("/opt", "/opt", Owner::Client(0), true),
-            ("/whole", "/", Owner::Client(0), true),
-            ("/opt", "/opt", Owner::Trusted, false),
-            ("/opt/other", "/opt/other", Owner::Client(0), false),
+            ("/opt", "/opt", Some(Owner::Image("/opt")), false),
+            ("/high", "/opt", Some(Owner::Image("/high")), true),
+            ("/opt", "/opt", Some(Owner::Client(0)), true),
+            ("/whole", "/", Some(Owner::Client(0)), true),
+            ("/opt", "/opt", None, false),
+            ("/opt/other", "/opt/other", Some(Owner::Client(0)), false),
         ] {
             assert_eq!(
                 is_refused(&[place(read, led, owner)]),

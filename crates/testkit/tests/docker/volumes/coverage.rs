@@ -34,6 +34,7 @@ async fn no_link_of_an_image_leads_a_volume_over_the_platform() {
         "/chain",
         "/relative",
         "/relative/.dist",
+        "/relative/.dist/execd",
         "/upwards/.dist",
         "/root-of-all",
         "/above",
